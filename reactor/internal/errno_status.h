@@ -1,0 +1,26 @@
+// Internal: statuses that name what failed, and std::string_view for abseil.
+#ifndef SLUICE_REACTOR_INTERNAL_ERRNO_STATUS_H_
+#define SLUICE_REACTOR_INTERNAL_ERRNO_STATUS_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace sluice::internal {
+
+// Debian's abseil has a string_view of its own that std's does not convert to.
+inline absl::string_view ToAbsl(std::string_view s) {
+  return absl::string_view(s.data(), s.size());
+}
+
+// A status for errno `error` with the canonical code abseil gives it and the
+// text "`what`: <strerror>".
+inline absl::Status ErrnoStatus(int error, std::string_view what) {
+  return absl::ErrnoToStatus(error, ToAbsl(what));
+}
+
+}  // namespace sluice::internal
+
+#endif  // SLUICE_REACTOR_INTERNAL_ERRNO_STATUS_H_

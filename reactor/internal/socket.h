@@ -1,0 +1,52 @@
+// Internal: sockets from addresses and options.
+#ifndef SLUICE_REACTOR_INTERNAL_SOCKET_H_
+#define SLUICE_REACTOR_INTERNAL_SOCKET_H_
+
+#include <sys/types.h>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "reactor/address.h"
+#include "reactor/internal/unique_fd.h"
+#include "reactor/options.h"
+
+namespace sluice::internal {
+
+// Sets everything in `options` except the hooks; those of TCP only on IP
+// sockets. The error names the option, its value and the errno text.
+absl::Status ApplySocketOptions(int fd, Address::Family family,
+                                const SocketOptions& options);
+
+// A bound, listening socket (non-blocking, close-on-exec).
+struct BoundSocket {
+  UniqueFd fd;
+  Address address;  // the real one: port 0 replaced
+  // Unix path sockets: which file is ours, to remove no other one.
+  dev_t device = 0;
+  ino_t inode = 0;
+};
+
+// Binds and listens. `reuse_port` sets SO_REUSEPORT (IP only).
+//
+// Dual stack: [::] with IPV6_V6ONLY off, or 0.0.0.0 where the kernel has no
+// IPv6. Every other IPv6 socket gets IPV6_V6ONLY on.
+//
+// Unix paths: a socket file that nobody listens on any more is replaced; a live
+// one is AlreadyExists; a file of another kind is FailedPrecondition and left
+// as it is. Never does a failed call change the file.
+absl::StatusOr<BoundSocket> Listen(const Address& address,
+                                   const ListenOptions& options,
+                                   bool reuse_port);
+
+// Removes the file of a Unix path socket if it still is the one we made.
+void RemoveSocketFile(const BoundSocket& socket);
+
+// A non-blocking, close-on-exec socket with options applied, before_bind called
+// and bound to the source, if there is one, then connect(2): EINPROGRESS is OK.
+// ResourceExhausted when no local port is left (EADDRNOTAVAIL), and it says so.
+absl::StatusOr<UniqueFd> StartConnect(const Address& address,
+                                      const DialOptions& options);
+
+}  // namespace sluice::internal
+
+#endif  // SLUICE_REACTOR_INTERNAL_SOCKET_H_

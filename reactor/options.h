@@ -1,0 +1,208 @@
+// Public header: every setting of an engine, each with its default, its unit
+// and what follows from it.
+#ifndef SLUICE_REACTOR_OPTIONS_H_
+#define SLUICE_REACTOR_OPTIONS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "reactor/address.h"
+
+namespace sluice {
+
+// TCP keep-alive probes (tcp(7): TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT).
+// They notice a dead peer only while nothing is unacknowledged; for data that
+// is on its way set SocketOptions::user_timeout as well.
+struct KeepAlive {
+  std::chrono::seconds idle{600};     // silence before the first probe; >= 1
+  std::chrono::seconds interval{30};  // between probes; >= 1
+  int count = 5;  // unanswered probes until it is dead; >= 1
+};
+
+// Options of a socket by name, and two hooks for every option without a name.
+// Options of TCP are left out on Unix sockets. What is set on a listening
+// socket is inherited by the accepted ones (Linux copies it), so none of these
+// costs a system call a connection, except after_accept.
+struct SocketOptions {
+  bool no_delay = true;                       // TCP_NODELAY
+  std::optional<KeepAlive> keep_alive;        // SO_KEEPALIVE; off unless set
+  std::chrono::milliseconds user_timeout{0};  // TCP_USER_TIMEOUT; 0: kernel's
+  // SO_RCVBUF, SO_SNDBUF in bytes; 0 leaves the kernel's autotuning on (setting
+  // them turns it off for the socket, tcp(7)).
+  int receive_buffer = 0;
+  int send_buffer = 0;
+  // SO_LINGER in seconds. Unset is right nearly always: the engine flushes by
+  // itself. 0 makes every close a reset.
+  std::optional<std::chrono::seconds> linger;
+  std::string bind_to_device;  // SO_BINDTODEVICE, for example "eth0"
+  bool reuse_address = true;   // SO_REUSEADDR on listening sockets
+
+  // Called with the descriptor after the options above and before bind (for a
+  // dialed socket: before connect). A status other than OK is the result of
+  // Create, or of the dial.
+  std::function<absl::Status(int fd)> before_bind;
+  // Called on the connection's reactor with each accepted (or connected)
+  // descriptor, before OnOpen. A status other than OK closes the connection
+  // without OnOpen and is counted.
+  std::function<absl::Status(int fd)> after_accept;
+};
+
+struct ListenOptions {
+  // listen(2)'s backlog. 0 or less: net.core.somaxconn, which also caps it.
+  int backlog = 0;
+  SocketOptions socket;
+};
+
+// One address to listen on, "tcp://:9000" (see Address), with its options.
+struct ListenerSpec {
+  ListenerSpec(std::string listen_address, ListenOptions listen_options = {})
+      : address(std::move(listen_address)),
+        options(std::move(listen_options)) {}
+  ListenerSpec(const char* listen_address) : address(listen_address) {}
+  std::string address;
+  ListenOptions options;
+};
+
+// How connections reach the reactors.
+enum class AcceptMode : uint8_t {
+  // The main reactor accepts and hands each descriptor to a reactor by
+  // Options::load_balancing. Even and predictable.
+  kHandOff,
+  // Every reactor accepts on a SO_REUSEPORT socket of its own; the kernel
+  // spreads by a hash of the addresses, unevenly while connections are few.
+  // Unix sockets have no such thing and are handed off in this mode too.
+  kReusePort,
+};
+
+enum class LoadBalancing : uint8_t {
+  kRoundRobin,
+  kLeastConnections,
+  kSourceAddressHash,  // of the host without the port; Unix peers: round robin
+};
+
+// When readiness is told, epoll(7).
+enum class Trigger : uint8_t {
+  kLevel,  // one read an event
+  // Read until the socket is empty or Options::edge_chunk bytes were read; the
+  // rest follows after the other connections had their turn.
+  kEdge,
+};
+
+// Which table of open files a reactor's thread uses.
+enum class FdTables : uint8_t {
+  kShared,  // the process's, as every program expects
+  // One of its own for each reactor (unshare(CLONE_FILES), see unshare(2)).
+  // RLIMIT_NOFILE then holds for each reactor instead of for the process, the
+  // table never stalls while it grows, and each system call on a connection
+  // saves about 25 ns. The price: a descriptor that another thread opens later
+  // (a reopened log file, a database connection) does not exist in a handler's
+  // thread, and one opened before Run stays open in every reactor until Run
+  // returns. For handlers that talk to their connections and the worker pool.
+  kPerReactor,
+};
+
+// Where the reactors' threads run.
+struct CpuPinning {
+  enum class Mode : uint8_t {
+    kAuto,  // one CPU each from the allowed set, if there are enough of them
+    kOff,
+    kList,  // cpus[i % size] for reactor i
+  };
+  Mode mode = Mode::kAuto;
+  std::vector<int> cpus;  // for kList; each must be allowed (sched_getaffinity)
+};
+
+// What happens to a connection beyond Options::max_connections.
+enum class WhenFull : uint8_t {
+  kWait,    // it stays in the kernel's queue until another one ends
+  kReject,  // it is accepted and closed at once, without OnOpen
+};
+
+// What happens to a write beyond ConnectionLimits::max_outbound.
+enum class WhenOverflow : uint8_t {
+  kClose,   // the connection ends with CloseReason::kSlowConsumer
+  kRefuse,  // the write takes nothing and answers ResourceExhausted
+};
+
+// Bounds that hold for every connection.
+struct ConnectionLimits {
+  // Unread bytes the engine keeps for a handler that does not consume them.
+  // At the bound it stops reading; it goes on when the handler has consumed.
+  size_t max_inbound = size_t{4} << 20;
+  // Bytes accepted by Write that the kernel has not taken yet. 0: no bound.
+  size_t max_outbound = size_t{64} << 20;
+  WhenOverflow when_overflow = WhenOverflow::kClose;
+  // No byte in or out for this long ends the connection. 0: never. The
+  // handler may change it for one connection (Connection::SetIdleTimeout).
+  std::chrono::milliseconds idle_timeout{0};
+  // CloseMode::kFlush: how long the peer may take to read what is queued.
+  std::chrono::milliseconds flush_timeout{10'000};
+  // CloseMode::kFlush, after our FIN: how long, and for how many bytes, input
+  // is thrown away while the peer's FIN is awaited.
+  std::chrono::milliseconds linger_timeout{2'000};
+  size_t linger_bytes = size_t{4} << 20;
+};
+
+enum class LogLevel : uint8_t { kInfo, kWarning, kError };
+
+struct Options {
+  // Reactors that serve connections. 0: one for each CPU this process may run
+  // on (sched_getaffinity, so cpusets and taskset count). At most 1024. With
+  // one reactor and shared tables it runs in the thread that called Run;
+  // otherwise each has a thread and the caller's is the main reactor.
+  int reactors = 0;
+  AcceptMode accept_mode = AcceptMode::kHandOff;
+  LoadBalancing load_balancing = LoadBalancing::kRoundRobin;
+  Trigger trigger = Trigger::kLevel;
+  size_t edge_chunk = size_t{1} << 20;  // bytes a turn and connection; >= 1
+  FdTables fd_tables = FdTables::kShared;
+  CpuPinning pinning;
+
+  // 0: as many as descriptors allow.
+  size_t max_connections = 0;
+  WhenFull when_full = WhenFull::kWait;
+  ConnectionLimits limits;
+
+  // Bytes read at once; one such buffer a reactor. 1 KiB to 16 MiB.
+  size_t read_buffer = size_t{64} << 10;
+  int accept_batch = 64;  // accepts before the loop looks at other events; >= 1
+  std::chrono::milliseconds tick{0};  // EventHandler::OnTick; 0: never
+
+  // Free buffers a reactor keeps; what is above goes back to the system.
+  size_t pool_keep_bytes = size_t{1} << 20;
+
+  // SIGINT and SIGTERM call Stop while Run runs. Off: signals are not touched.
+  bool handle_signals = false;
+  // Run raises the soft RLIMIT_NOFILE to the hard one, as Go's runtime does.
+  // Turn it off in a process that uses select(2).
+  bool raise_fd_limit = true;
+
+  // Where warnings go (an accept error, a failed pin, an exception). Called
+  // from any thread, at most a few lines a second. Unset: standard error.
+  std::function<void(LogLevel, std::string_view)> log;
+};
+
+// Checks every field that can be wrong by itself. The error names the field,
+// its value and what is allowed.
+absl::Status ValidateOptions(const Options& options);
+
+// For Engine::Dial.
+struct DialOptions {
+  std::chrono::milliseconds timeout{10'000};  // until connected; > 0
+  // Bind here first, with IP_BIND_ADDRESS_NO_PORT if the port is 0, so that the
+  // kernel shares ports between destinations (ip(7)). kNone: kernel's choice.
+  Address source;
+  SocketOptions socket;
+  int reactor = -1;  // index; -1: by Options::load_balancing
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_REACTOR_OPTIONS_H_
