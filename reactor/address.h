@@ -4,10 +4,10 @@
 
 #include <sys/socket.h>
 
-#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
 
@@ -22,6 +22,9 @@ namespace sluice {
 //   tcp://[fe80::1%eth0]:80    with a zone (a name or a number)
 //   unix:///run/app.sock   a path of at most 107 bytes, absolute or relative
 //   unix://@name           an abstract name, at most 107 bytes after the @
+//
+// A port is 0 to 65535 in digits, nothing may follow it, and a zone needs a
+// link-local address (the kernel ignores it on any other).
 //
 // Whether a socket is dual-stack never depends on net.ipv6.bindv6only: the
 // engine sets IPV6_V6ONLY either way. An IPv4 peer of a dual-stack socket is
@@ -42,10 +45,12 @@ class Address {
   static absl::StatusOr<Address> Resolve(std::string_view text);
 
   // An address the kernel gave. An unknown family gives kNone; an unnamed Unix
-  // peer gives kUnix with an empty path.
+  // peer gives kUnix with an empty path; a file whose name starts with '@' gets
+  // "./" before it, so that it is no abstract name.
   static Address FromSockaddr(const sockaddr* address, socklen_t length);
 
-  // Fills *storage and returns its length; 0 for kNone.
+  // Fills *storage and returns its length; 0 for kNone and for a path that does
+  // not fit.
   socklen_t ToSockaddr(sockaddr_storage* storage) const;
 
   Family family() const { return family_; }
@@ -66,7 +71,8 @@ class Address {
   uint32_t scope_id() const { return scope_id_; }
 
   // In the form that Parse reads: "tcp://127.0.0.1:80", "tcp://[::1]:80",
-  // "tcp://:80" (dual stack), "unix:///run/x".
+  // "tcp://:80" (dual stack), "unix:///run/x". Zones are numbers; a NUL byte in
+  // a peer's abstract name is shown as '@'.
   std::string ToString() const;
 
   // A hash of the host without the port: the same client gives the same value
@@ -81,6 +87,8 @@ class Address {
   }
 
  private:
+  static absl::StatusOr<Address> FromText(std::string_view text, bool names);
+
   Family family_ = Family::kNone;
   bool dual_stack_ = false;
   uint16_t port_ = 0;

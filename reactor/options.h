@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,9 +22,9 @@ namespace sluice {
 // They notice a dead peer only while nothing is unacknowledged; for data that
 // is on its way set SocketOptions::user_timeout as well.
 struct KeepAlive {
-  std::chrono::seconds idle{600};     // silence before the first probe; >= 1
-  std::chrono::seconds interval{30};  // between probes; >= 1
-  int count = 5;  // unanswered probes until it is dead; >= 1
+  std::chrono::seconds idle{600};     // before the first probe; 1 to 32,767
+  std::chrono::seconds interval{30};  // between probes; 1 to 32,767
+  int count = 5;  // unanswered probes until it is dead; 1 to 127
 };
 
 // Options of a socket by name, and two hooks for every option without a name.
@@ -42,7 +43,8 @@ struct SocketOptions {
   // itself. 0 makes every close a reset.
   std::optional<std::chrono::seconds> linger;
   std::string bind_to_device;  // SO_BINDTODEVICE, for example "eth0"
-  bool reuse_address = true;   // SO_REUSEADDR on listening sockets
+  // SO_REUSEADDR on listening sockets, and on dialed ones with a source port.
+  bool reuse_address = true;
 
   // Called with the descriptor after the options above and before bind (for a
   // dialed socket: before connect). A status other than OK is the result of
@@ -131,7 +133,7 @@ enum class WhenOverflow : uint8_t {
   kRefuse,  // the write takes nothing and answers ResourceExhausted
 };
 
-// Bounds that hold for every connection.
+// Bounds that hold for every connection. Durations: at most 24 days.
 struct ConnectionLimits {
   // Unread bytes the engine keeps for a handler that does not consume them.
   // At the bound it stops reading; it goes on when the handler has consumed.
@@ -192,6 +194,9 @@ struct Options {
 // Checks every field that can be wrong by itself. The error names the field,
 // its value and what is allowed.
 absl::Status ValidateOptions(const Options& options);
+
+// The same for the options of a socket. Listening and dialing do it themselves.
+absl::Status ValidateSocketOptions(const SocketOptions& options);
 
 // For Engine::Dial.
 struct DialOptions {
