@@ -22,12 +22,13 @@ size_t FdLimit(bool raise);
 // that cannot be read.
 size_t OpenFds();
 
-// Grows the calling thread's table to hold `count` descriptors now. A table
-// that threads share stalls them for milliseconds each time it doubles later.
+// Grows the calling thread's table to hold `count` descriptors now, at most the
+// soft limit. A table that threads share stalls them for milliseconds each time
+// it doubles later. Best effort.
 void GrowFdTable(size_t count);
 
 // Gives the calling thread a table of its own, a copy of what is open now, and
-// closes `unwanted` in the copy.
+// closes `unwanted` in the copy (numbers that are not open there are skipped).
 absl::Status UnshareFdTable(std::span<const int> unwanted);
 
 // Moves descriptors between threads whose tables differ: SCM_RIGHTS over a Unix
@@ -45,18 +46,30 @@ class FdChannel {
   static absl::StatusOr<FdChannel> Create();
 
   // Sends all of `fds`, with `records` = fds.size() * record_size bytes. The
-  // caller's copies stay open either way. Unavailable: no room now, try again
-  // (nothing was sent). fds.size() <= kMaxBatch.
+  // caller's copies stay open either way. fds.size() <= kMaxBatch, record_size
+  // > 0; sending none is OK and sends nothing.
+  // Unavailable: no room now, try again (nothing was sent). The socket becomes
+  // writable (EPOLLOUT) when three quarters of its buffer are free; but a
+  // process without CAP_SYS_RESOURCE is also told so when RLIMIT_NOFILE of its
+  // user's descriptors are on their way (unix(7), ETOOMANYREFS), and then only
+  // trying again tells. FailedPrecondition: the receiver has closed its end.
   absl::Status Send(std::span<const int> fds, const void* records,
                     size_t record_size);
 
-  // Receives one message; fills `fds` (close-on-exec) and `records`. False:
-  // nothing there now. NotFound: the sender has closed its end. Descriptors
-  // that did not fit in this thread's table are lost (their peers see a close)
-  // and counted in *lost.
+  // Receives one message; fills `fds` (close-on-exec) and `records`, one for
+  // each of `fds`. False: nothing there now. NotFound: the sender has closed
+  // its end, and all was received. Descriptors that did not fit in this
+  // thread's table are lost (their peers see a close) and added to *lost.
   absl::StatusOr<bool> Receive(std::vector<UniqueFd>* fds,
                                std::vector<char>* records, size_t record_size,
-                               size_t* lost);
+                               size_t* lost) {
+    return ReceiveFrom(receive_.get(), fds, records, record_size, lost);
+  }
+  // The same by the number alone, for a thread whose table has a copy of it.
+  static absl::StatusOr<bool> ReceiveFrom(int receive_fd,
+                                          std::vector<UniqueFd>* fds,
+                                          std::vector<char>* records,
+                                          size_t record_size, size_t* lost);
 
   int send_fd() const { return send_.get(); }
   int receive_fd() const { return receive_.get(); }

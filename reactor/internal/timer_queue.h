@@ -20,15 +20,22 @@ class TimerQueue {
  public:
   static constexpr int64_t kNever = INT64_MAX;
 
-  // At `deadline`, then, if period > 0, every period after it (see
-  // Reactor::RunEvery for how runs that come late are skipped).
+  // At `deadline` (kNever: not at all), then, if period > 0, every period after
+  // it (see Reactor::RunEvery for how runs that come late are skipped). Ids are
+  // not used again.
   TimerId Add(int64_t deadline, int64_t period, TimerTask task);
+
+  // True if it will not run again because of this call. A timer that runs once
+  // is over when its task begins; one that repeats may cancel itself, and its
+  // task is destroyed after it has returned.
   bool Cancel(TimerId id);
 
   // Runs what is due at `now` and was there before the call, in the order of
   // the deadlines, equal ones in the order of Add. Tasks may Add and Cancel,
-  // themselves too. `run` is called with each task in turn, so that the caller
-  // can guard it; it must call it at most once.
+  // themselves too; not RunDue. `run` is called with each task in turn, so that
+  // the caller can guard it; it must call it at most once. What it throws ends
+  // the call: the rest is still due, a timer that repeats has its next
+  // deadline.
   void RunDue(int64_t now, absl::FunctionRef<void(TimerTask&)> run);
 
   int64_t NextDeadline() const {

@@ -22,8 +22,12 @@ namespace sluice::internal {
 // is touched at most once a level. A bit for each list says which are in use:
 // an empty stretch costs nothing, and the next wake-up is found in O(levels).
 //
-// Nodes are named by a slot (> 0) and found through `find`: the links are
-// 4-byte slots, not pointers.
+// Nodes are named by a slot (> 0, < 2^31) and found through `find`: the links
+// are 4-byte slots, not pointers.
+//
+// Ticks wrap round: of two, the later one is at most 2^31 - 1 ahead. So compare
+// them by the sign of their difference, and set no deadline, and make no jump,
+// farther than that.
 // Thread: one.
 class TimerWheel {
  public:
@@ -34,18 +38,21 @@ class TimerWheel {
 
   // Starts at tick `now`. find(context, slot) is the node of `slot`.
   TimerWheel(uint32_t now, Find find, void* context)
-      : find_(find), context_(context), now_(now) {}
+      : find_(find), context_(context), now_(now), cursor_(now) {}
 
   // Puts `slot` in at `deadline`; a deadline not after now() is due at the next
-  // tick, one beyond kLevels levels is looked at again on the way. A slot that
-  // is in already moves.
+  // tick, one beyond kLevels levels is looked at again on the way. Ticks 0 and
+  // kNever, each met once in 2^32, are put off to tick 1. A slot that is in
+  // already moves.
   void Set(uint32_t slot, uint32_t deadline);
 
   // Takes it out; harmless if it is not in.
   void Cancel(uint32_t slot);
 
   // Moves on to `now`; calls expired(slot) for each node whose deadline is at
-  // or before it, already taken out (expired may Set or Cancel any).
+  // or before it, already taken out, in the order of the deadlines. `expired`
+  // may Set or Cancel any slot: for it now() is `now` already, so nothing that
+  // it sets comes up in the same call. It must not throw or Advance.
   void Advance(uint32_t now, absl::FunctionRef<void(uint32_t slot)> expired);
 
   // The earliest tick at which Advance may have work; kNever if empty. Never
@@ -61,10 +68,17 @@ class TimerWheel {
   static constexpr uint32_t kLists = 1u << kBits;
   // A link with this bit names the list itself: level << kBits | index.
   static constexpr uint32_t kHead = 1u << 31;
+  static constexpr uint32_t kReach = 1u << (kLevels * kBits);
+
+  // Links a node whose deadline is set into the list where it belongs.
+  void Insert(uint32_t slot, WheelNode& node);
+  // Moves the list of `level` that begins at the cursor to lower levels.
+  void DealOut(uint32_t level);
 
   Find find_;
   void* context_;
   uint32_t now_;
+  uint32_t cursor_;  // the lists up to here are done; now_ outside of Advance
   uint32_t size_ = 0;
   std::array<uint64_t, kLevels> used_{};
   std::array<std::array<uint32_t, kLists>, kLevels> heads_{};  // 0: empty
