@@ -51,20 +51,25 @@ struct WheelNode {
 }  // namespace internal
 
 // Holds reading on one connection back while it lives (Connection::PauseRead).
-// Movable. Thread: the connection's loop.
+// Movable. Thread: any; harmless after the connection or the engine has ended.
 class ReadPause {
  public:
   ReadPause() = default;
-  ReadPause(ReadPause&& other) noexcept { *this = std::move(other); }
-  ReadPause& operator=(ReadPause&& other) noexcept;
+  ReadPause(ReadPause&& other) noexcept
+      : ref_(std::exchange(other.ref_, ConnectionRef())) {}
+  ReadPause& operator=(ReadPause&& other) noexcept {
+    if (this != &other) {
+      Release();
+      ref_ = std::exchange(other.ref_, ConnectionRef());
+    }
+    return *this;
+  }
   ~ReadPause() { Release(); }
-  void Release();  // once is enough; harmless after the connection has ended
+  void Release();
 
  private:
   friend class Connection;
-  ReadPause(internal::ReactorImpl* reactor, ConnectionRef ref)
-      : reactor_(reactor), ref_(ref) {}
-  internal::ReactorImpl* reactor_ = nullptr;
+  explicit ReadPause(ConnectionRef ref) : ref_(ref) {}
   ConnectionRef ref_;
 };
 
@@ -134,8 +139,8 @@ class alignas(64) Connection {
   [[nodiscard]] ReadPause PauseRead();
 
   // Ends the connection (kIdleTimeout) when no byte came or went for this
-  // long; 0 turns it off. Not early, and late by at most 1/64 of it or 20 ms.
-  // Costs no memory; traffic only stores the time. At most 24 days.
+  // long; 0 turns it off. Never early, and at most about 0.1 s late. Costs no
+  // memory, and traffic only stores the time. Longer than a year counts as one.
   void SetIdleTimeout(std::chrono::milliseconds timeout);
 
   // --- Who and where.

@@ -15,6 +15,7 @@ class Connection;
 
 namespace internal {
 class Mailbox;
+class ReactorImpl;
 }  // namespace internal
 
 // Names one connection, without owning it.
@@ -25,10 +26,10 @@ class Mailbox;
 //   still lives then. NotFound: the connection is gone. Unavailable: the engine
 //   has stopped.
 //
-// Order: calls from one thread keep their order. A call made on the
-// connection's own loop takes effect at once, in order with Connection::Write.
-// A call from another thread takes effect when the loop comes to it, so a
-// Connection::Write on the loop in between goes first.
+// Order: calls from one thread keep their order. On the connection's own loop,
+// Write and Close act at once, in order with Connection::Write; Post and Wake
+// wait for a later turn. From another thread all four take effect when the loop
+// comes to them, so a Connection::Write on the loop in between goes first.
 class ConnectionRef {
  public:
   ConnectionRef() = default;  // refers to nothing: every call is NotFound
@@ -55,7 +56,8 @@ class ConnectionRef {
 
  private:
   friend class Connection;
-  friend class Reactor;
+  friend class ReadPause;
+  friend class internal::ReactorImpl;
   ConnectionRef(internal::Mailbox* mailbox, uint32_t slot, uint32_t generation)
       : mailbox_(mailbox), slot_(slot), generation_(generation) {}
 

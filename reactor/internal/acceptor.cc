@@ -1,0 +1,175 @@
+#include "reactor/internal/acceptor.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+#include "reactor/internal/reactor_impl.h"
+
+namespace sluice::internal {
+namespace {
+
+int OpenReserve() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
+
+enum class Fault { kOneClient, kNoDescriptor, kNoMemory, kPermanent };
+
+// accept(2): errors that are pending on the new socket are given here and are
+// to be treated like EAGAIN.
+Fault Classify(int error) {
+  switch (error) {
+    case EINTR:
+    case ECONNABORTED:
+    case ECONNRESET:
+    case EPROTO:
+    case ENOPROTOOPT:
+    case EOPNOTSUPP:
+    case ENETDOWN:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case ENONET:
+    case EPERM:  // a firewall rule
+    case ETIMEDOUT:
+      return Fault::kOneClient;
+    case EMFILE:
+    case ENFILE:
+      return Fault::kNoDescriptor;
+    case ENOBUFS:
+    case ENOMEM:
+      return Fault::kNoMemory;
+    default:
+      return Fault::kPermanent;
+  }
+}
+
+}  // namespace
+
+Acceptor::Acceptor(ReactorImpl& reactor, AcceptTarget& target, int fd,
+                   uint16_t listener, int batch)
+    : reactor_(reactor),
+      target_(target),
+      fd_(fd),
+      listener_(listener),
+      batch_(batch),
+      reserve_(OpenReserve()) {}
+
+Acceptor::~Acceptor() { Stop(); }
+
+void Acceptor::Start() {
+  source_ = reactor_.AddSource(fd_, EPOLLIN, this);
+  stopped_ = false;
+}
+
+void Acceptor::Stop() {
+  if (stopped_) return;
+  stopped_ = true;
+  reactor_.RemoveSource(source_, fd_);
+  if (retry_.value != 0) reactor_.Cancel(retry_);
+  retry_ = TimerId{};
+}
+
+void Acceptor::Rest() {
+  if (resting_) return;
+  resting_ = true;
+  reactor_.ModifySource(source_, fd_, 0);
+}
+
+void Acceptor::Resume() {
+  if (stopped_ || !resting_) return;
+  if (retry_.value != 0) reactor_.Cancel(retry_);
+  retry_ = TimerId{};
+  resting_ = false;
+  reactor_.ModifySource(source_, fd_, EPOLLIN);
+}
+
+void Acceptor::PauseFor(std::chrono::milliseconds time) {
+  Rest();
+  if (retry_.value != 0) return;
+  retry_ = reactor_.RunAfter(time, [this] {
+    retry_ = TimerId{};
+    Resume();
+  });
+}
+
+void Acceptor::OnReady(uint32_t) {
+  for (int i = 0; i < batch_ && !stopped_ && !resting_; ++i) {
+    if (!AcceptOne()) break;
+  }
+  target_.BatchDone();
+}
+
+bool Acceptor::AcceptOne() {
+  const AcceptTarget::Admission admission = target_.Admit();
+  if (admission == AcceptTarget::Admission::kWait) {
+    Rest();
+    return false;
+  }
+  sockaddr_storage from;
+  socklen_t length = sizeof(from);
+  from.ss_family = AF_UNSPEC;
+  const int fd = ::accept4(fd_, reinterpret_cast<sockaddr*>(&from), &length,
+                           SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) {
+    const int error = errno;
+    if (admission == AcceptTarget::Admission::kTake) target_.CancelAdmission();
+    if (error == EAGAIN) return false;
+    return HandleError(error);
+  }
+  pause_ = kFirstPause;
+  reactor_.counters().accepted.Add(1);
+  if (!reserve_) reserve_.Reset(OpenReserve());
+  if (admission == AcceptTarget::Admission::kReject) {
+    reactor_.counters().rejected.Add(1);
+    ::close(fd);
+    return true;
+  }
+  AcceptedSocket socket;
+  socket.fd = fd;
+  socket.listener = listener_;
+  socket.peer = PeerName::FromSockaddr(from);
+  target_.TakeSocket(socket);
+  return true;
+}
+
+bool Acceptor::HandleError(int error) {
+  reactor_.counters().accept_errors.Add(1);
+  const Fault fault = Classify(error);
+  if (fault == Fault::kOneClient) return true;
+
+  const std::string text = "accept on listener " + std::to_string(listener_) +
+                           ": " + std::generic_category().message(error);
+  if (fault == Fault::kPermanent) {
+    reactor_.Log(LogLevel::kError, text + "; this listener ends");
+    Stop();
+    return false;
+  }
+  if (fault == Fault::kNoDescriptor) {
+    reactor_.counters().accept_fd_limit.Add(1);
+    ShedOne();
+    target_.WantsDescriptor();
+  }
+  reactor_.Log(LogLevel::kWarning, text + "; next try in " +
+                                       std::to_string(pause_.count()) + " ms");
+  PauseFor(pause_);
+  pause_ = std::min(pause_ * 2, kLongestPause);
+  return false;
+}
+
+void Acceptor::ShedOne() {
+  if (!reserve_) return;
+  reserve_.Reset();
+  const int fd = ::accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd >= 0) {
+    ::close(fd);
+    reactor_.counters().accept_shed.Add(1);
+  }
+  reserve_.Reset(OpenReserve());
+}
+
+}  // namespace sluice::internal

@@ -1,0 +1,89 @@
+// Internal: accepts on one listening socket, within bounds, whatever happens.
+#ifndef SLUICE_REACTOR_INTERNAL_ACCEPTOR_H_
+#define SLUICE_REACTOR_INTERNAL_ACCEPTOR_H_
+
+#include <chrono>
+#include <cstdint>
+
+#include "reactor/internal/accepted_socket.h"
+#include "reactor/internal/event_source.h"
+#include "reactor/internal/unique_fd.h"
+#include "reactor/reactor.h"
+
+namespace sluice::internal {
+
+class ReactorImpl;
+
+// Where accepted descriptors go, and whether more are wanted.
+class AcceptTarget {
+ public:
+  enum class Admission {
+    kTake,  // room for one was reserved: TakeSocket or CancelAdmission follows
+    kReject,  // take it off the queue and close it
+    kWait,    // leave it in the queue; ResumeAccepting will be called
+  };
+  virtual Admission Admit() = 0;
+  virtual void CancelAdmission() = 0;
+  virtual void TakeSocket(const AcceptedSocket& socket) = 0;
+  virtual void BatchDone() = 0;
+  // Accepting stopped for want of a descriptor: call ResumeAccepting as soon as
+  // one is free (it retries by itself as well).
+  virtual void WantsDescriptor() = 0;
+
+ protected:
+  ~AcceptTarget() = default;
+};
+
+// Level-triggered, at most Options::accept_batch a wake-up, so what is left is
+// told again. Errors:
+//   that one client's (ECONNABORTED, network errors of the peer, EINTR):
+//     counted, the next one is tried;
+//   no descriptor (EMFILE, ENFILE): the reserve descriptor is given up to take
+//     and close one client, which is better told no than nothing; then a pause;
+//   no memory (ENOBUFS, ENOMEM): a pause. 10 ms, doubled up to 1 s, from the
+//     start again after a success;
+//   anything else is permanent (EBADF, EINVAL): told once, this listener ends,
+//     the engine goes on.
+// Thread: its reactor's.
+class Acceptor final : public EventSource {
+ public:
+  static constexpr std::chrono::milliseconds kFirstPause{10};
+  static constexpr std::chrono::milliseconds kLongestPause{1000};
+
+  // `fd` stays the caller's.
+  Acceptor(ReactorImpl& reactor, AcceptTarget& target, int fd,
+           uint16_t listener, int batch);
+  ~Acceptor();
+
+  void Start();   // begins to listen for events
+  void Stop();    // for good; harmless twice
+  void Resume();  // ends a wait or a pause early
+
+  void OnReady(uint32_t events) override;
+
+  int fd() const { return fd_; }
+
+ private:
+  // False: stop this batch.
+  bool AcceptOne();
+  bool HandleError(int error);
+  void ShedOne();
+  void PauseFor(std::chrono::milliseconds time);
+  void Rest();
+
+  ReactorImpl& reactor_;
+  AcceptTarget& target_;
+  const int fd_;
+  const uint16_t listener_;
+  const int batch_;
+  UniqueFd reserve_;
+  uint32_t source_ = 0;
+  bool stopped_ = true;
+  bool resting_ = false;  // not asking epoll
+  std::chrono::milliseconds pause_{kFirstPause};
+  TimerId retry_;
+};
+
+}  // namespace sluice::internal
+
+#endif  // SLUICE_REACTOR_INTERNAL_ACCEPTOR_H_

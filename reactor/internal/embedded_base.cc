@@ -1,0 +1,106 @@
+#include "reactor/internal/embedded_base.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+
+#include "reactor/internal/clock.h"
+#include "reactor/internal/errno_status.h"
+#include "reactor/internal/unique_fd.h"
+
+namespace sluice::internal {
+namespace {
+
+// libevent does not tell which epoll descriptor is its own. It is the set that
+// knows a descriptor which only libevent was given: epoll_ctl(MOD) succeeds for
+// that set and is ENOENT for every other, EINVAL for what is no set at all, and
+// changes none of them.
+int FindEpollFd(int marker) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const int end = static_cast<int>(
+      std::min<rlim_t>(std::max<rlim_t>(limit.rlim_cur, 1024), 1 << 20));
+  for (int fd = 0; fd < end; ++fd) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = marker;
+    if (epoll_ctl(fd, EPOLL_CTL_MOD, marker, &event) == 0) return fd;
+  }
+  return -1;
+}
+
+void Ignore(evutil_socket_t, short, void*) {}
+
+struct EarliestTimer {
+  timeval now;
+  int64_t wait = EmbeddedBase::kNever;
+};
+
+int LookAtTimer(const event_base*, const event* e, void* argument) {
+  auto* earliest = static_cast<EarliestTimer*>(argument);
+  timeval due;
+  if (event_pending(e, EV_TIMEOUT, &due)) {
+    const int64_t wait =
+        (int64_t{due.tv_sec} - earliest->now.tv_sec) * kNanosPerSecond +
+        (int64_t{due.tv_usec} - earliest->now.tv_usec) * 1000;
+    earliest->wait = std::min(earliest->wait, std::max<int64_t>(wait, 0));
+  }
+  return 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EmbeddedBase>> EmbeddedBase::Create() {
+  event_config* config = event_config_new();
+  if (config == nullptr) return absl::ResourceExhaustedError("event_config");
+  // No locks: one thread. No environment: it could take epoll away.
+  event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
+  event_config_set_flag(config, EVENT_BASE_FLAG_IGNORE_ENV);
+  for (const char* method : {"select", "poll"}) {
+    event_config_avoid_method(config, method);
+  }
+  event_base* base = event_base_new_with_config(config);
+  event_config_free(config);
+  if (base == nullptr) {
+    return ErrnoStatus(errno, "event_base_new_with_config (libevent)");
+  }
+  std::unique_ptr<EmbeddedBase> result(new EmbeddedBase(base));
+
+  UniqueFd marker(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!marker) return ErrnoStatus(errno, "eventfd");
+  event* probe =
+      event_new(base, marker.get(), EV_READ | EV_PERSIST, Ignore, nullptr);
+  if (probe != nullptr && event_add(probe, nullptr) == 0) {
+    result->epoll_fd_ = FindEpollFd(marker.get());
+  }
+  if (probe != nullptr) event_free(probe);  // deletes it first
+  if (result->epoll_fd_ < 0) {
+    return absl::InternalError("libevent's epoll descriptor was not found");
+  }
+  return result;
+}
+
+EmbeddedBase::~EmbeddedBase() { event_base_free(base_); }
+
+void EmbeddedBase::RunPass() { event_base_loop(base_, EVLOOP_NONBLOCK); }
+
+bool EmbeddedBase::HasEvents() const {
+  return event_base_get_num_events(base_, EVENT_BASE_COUNT_ADDED) > ours_;
+}
+
+bool EmbeddedBase::HasActive() const {
+  return event_base_get_num_events(base_, EVENT_BASE_COUNT_ACTIVE) > 0;
+}
+
+int64_t EmbeddedBase::NextTimer() const {
+  EarliestTimer earliest;
+  evutil_gettimeofday(&earliest.now, nullptr);
+  event_base_foreach_event(base_, LookAtTimer, &earliest);
+  return earliest.wait;
+}
+
+}  // namespace sluice::internal

@@ -1,0 +1,536 @@
+#include "reactor/internal/engine_impl.h"
+
+#include <event2/event.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <latch>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "reactor/internal/check.h"
+#include "reactor/internal/cpu_affinity.h"
+#include "reactor/internal/errno_status.h"
+#include "reactor/internal/fd_table.h"
+
+namespace sluice::internal {
+namespace {
+
+// Descriptors of a reactor's own table that connections never take: for what
+// the handler or a library opens.
+constexpr size_t kReservedFds = 16;
+// A table grown to its limit costs 8 bytes a descriptor; a limit of a billion
+// (containers) must not cost 8 GB.
+constexpr size_t kMostFdsAhead = size_t{1} << 20;
+constexpr int kMostReactors = 1024;
+constexpr size_t kMostConnections = size_t{1} << 24;  // of one reactor
+
+}  // namespace
+
+EngineImpl::EngineImpl(EventHandler& handler, Options options)
+    : handler_(handler),
+      options_(std::move(options)),
+      logger_(options_.log),
+      owner_pid_(getpid()),
+      dial_balancer_(options_.load_balancing) {}
+
+EngineImpl::~EngineImpl() {
+  if (getpid() != owner_pid_) {
+    // A child of fork(2) that leaves through exit(3). Everything here is shared
+    // with the parent: its epoll sets, its sockets, the file of its Unix
+    // socket. Touch nothing; the kernel drops our copies.
+    struct Copies {
+      std::vector<std::unique_ptr<ReactorImpl>> reactors;
+      std::unique_ptr<ReactorImpl> main;
+      std::unique_ptr<HandOff> hand_off;
+      std::vector<std::unique_ptr<Acceptor>> main_acceptors;
+      std::vector<OwnAcceptors> own_acceptors;
+      std::vector<std::thread> threads;
+      std::vector<Listener> listeners;
+    };
+    new Copies{std::move(reactors_),      std::move(main_owned_),
+               std::move(hand_off_),      std::move(main_acceptors_),
+               std::move(own_acceptors_), std::move(threads_),
+               std::move(listeners_)};
+    return;
+  }
+  const Phase phase = phase_.load();
+  SLUICE_CHECK(phase == Phase::kCreated || phase == Phase::kStopped,
+               "an engine was destroyed while it runs");
+  CloseListeners();
+}
+
+// --- Setup.
+
+absl::Status EngineImpl::Init(std::vector<ListenerSpec> specs) {
+  if (absl::Status s = ValidateOptions(options_); !s.ok()) return s;
+  fd_limit_ = FdLimit(options_.raise_fd_limit);
+  if (absl::Status s = CreateReactors(); !s.ok()) return s;
+  if (specs.size() >= ReactorImpl::kDialed) {
+    return absl::InvalidArgumentError(std::to_string(specs.size()) +
+                                      " listeners; at most 65534");
+  }
+  for (const ListenerSpec& spec : specs) {
+    if (absl::Status s = Bind(spec); !s.ok()) return s;
+  }
+  const bool hands_off =
+      !merged() &&
+      std::any_of(listeners_.begin(), listeners_.end(),
+                  [](const Listener& l) { return !l.per_reactor; });
+  if (hands_off) {
+    hand_off_ = std::make_unique<HandOff>(
+        *this, options_.load_balancing,
+        options_.fd_tables == FdTables::kPerReactor, reactors_.size());
+    std::vector<ReactorImpl*> reactors;
+    for (const auto& reactor : reactors_) reactors.push_back(reactor.get());
+    hand_off_->Attach(main_, std::move(reactors));
+    return hand_off_->CreateChannels();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EngineImpl::CreateReactors() {
+  absl::StatusOr<std::vector<int>> allowed = AllowedCpus();
+  if (!allowed.ok()) return allowed.status();
+  const int count = options_.reactors > 0 ? options_.reactors
+                                          : static_cast<int>(allowed->size());
+  absl::StatusOr<std::vector<int>> cpus =
+      AssignCpus(options_.pinning, count, *allowed);
+  if (!cpus.ok()) return cpus.status();
+  cpus_ = *std::move(cpus);
+  const size_t connections = std::min(fd_limit_, kMostConnections);
+  for (int i = 0; i < count; ++i) {
+    reactors_.push_back(std::make_unique<ReactorImpl>(*this, i, connections));
+    if (!reactors_.back()->init_status().ok()) {
+      return reactors_.back()->init_status();
+    }
+  }
+  if (count == 1 && options_.fd_tables == FdTables::kShared) {
+    main_ = reactors_[0].get();
+  } else {
+    main_owned_ = std::make_unique<ReactorImpl>(*this, -1, 0);
+    main_ = main_owned_.get();
+  }
+  own_acceptors_.resize(reactors_.size());
+  return main_->init_status();
+}
+
+absl::Status EngineImpl::Bind(const ListenerSpec& spec) {
+  absl::StatusOr<Address> wanted = Address::Resolve(spec.address);
+  if (!wanted.ok()) return wanted.status();
+  Listener listener;
+  listener.options = spec.options;
+  const bool reuse_port =
+      options_.accept_mode == AcceptMode::kReusePort && wanted->is_ip();
+  listener.per_reactor = reuse_port || merged();
+  const size_t sockets = reuse_port ? reactors_.size() : 1;
+  for (size_t i = 0; i < sockets; ++i) {
+    absl::StatusOr<BoundSocket> socket =
+        Listen(*wanted, spec.options, reuse_port);
+    if (!socket.ok()) return socket.status();
+    // Port 0: the others share the port that the first one got.
+    if (i == 0) {
+      listener.address = socket->address;
+      wanted->set_port(socket->address.port());
+    }
+    listener.sockets.push_back(*std::move(socket));
+  }
+  bound_.push_back(listener.address);
+  listeners_.push_back(std::move(listener));
+  return absl::OkStatus();
+}
+
+void EngineImpl::CloseListeners() {
+  for (Listener& listener : listeners_) {
+    for (BoundSocket& socket : listener.sockets) {
+      RemoveSocketFile(socket);
+      socket.fd.Reset();
+    }
+    listener.sockets.clear();
+  }
+}
+
+Reactor& EngineImpl::reactor(int index) {
+  SLUICE_CHECK(index >= 0 && index < reactors(),
+               "Engine::reactor: there is no reactor of this index");
+  return *reactors_[static_cast<size_t>(index)];
+}
+
+// --- Run.
+
+absl::Status EngineImpl::Run() {
+  Phase created = Phase::kCreated;
+  if (!phase_.compare_exchange_strong(created, Phase::kRunning)) {
+    return absl::FailedPreconditionError("Engine::Run was called before");
+  }
+  Action action = Action::kNone;
+  const bool booted =
+      main_->Guard("OnBoot", [&] { action = handler_.OnBoot(*this); });
+  absl::Status status;
+  if (!booted) {
+    status = absl::AbortedError("an exception left OnBoot");
+  } else if (action != Action::kShutdown && !stop_requested_.load()) {
+    status = Serve();
+  }
+  CloseListeners();
+  for (const auto& reactor : reactors_) reactor->mailbox()->Close();
+  main_->mailbox()->Close();
+  phase_.store(Phase::kStopped);
+  if (served_) {
+    main_->Guard("OnShutdown", [&] { handler_.OnShutdown(*this); });
+  }
+  return status;
+}
+
+absl::Status EngineImpl::Serve() {
+  ScopedAffinity affinity;  // with one reactor it is our thread that is pinned
+  if (!merged()) {
+    if (absl::Status s = StartReactors(); !s.ok()) return s;
+  }
+  // After the others took their tables, so that theirs have no copies of it.
+  absl::Status status = main_->Prepare(merged() ? cpus_[0] : -1);
+  if (status.ok()) {
+    served_ = true;
+    if (options_.handle_signals) HandleSignals();
+    if (merged()) {
+      OpenAcceptors(0);
+      main_->StartTicking();
+    }
+    OpenMainAcceptors();
+    main_->RunLoop();
+  } else {
+    for (const auto& reactor : reactors_) {
+      // As if it had been stopped at once.
+      (void)reactor->Post([r = reactor.get()] {
+        r->BeginStop(CloseReason::kShutdown);
+        r->ArrivalsEnded();
+      });
+    }
+  }
+  for (event* signal_event : signal_events_) event_free(signal_event);
+  signal_events_.clear();
+  main_acceptors_.clear();
+  if (merged()) own_acceptors_[0] = OwnAcceptors{};
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  main_->Teardown();
+  return status;
+}
+
+absl::Status EngineImpl::StartReactors() {
+  const bool own_tables = options_.fd_tables == FdTables::kPerReactor;
+  if (!own_tables) GrowFdTable(std::min(fd_limit_, kMostFdsAhead));
+
+  // libevent's handler writes to a descriptor number of the main table; a
+  // signal must not reach a thread where that number is a connection's.
+  // Those that a fault in the thread itself raises stay as they are.
+  sigset_t blocked;
+  sigset_t before;
+  sigfillset(&blocked);
+  for (int fault :
+       {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF}) {
+    sigdelset(&blocked, fault);
+  }
+  const bool block_signals = own_tables || options_.handle_signals;
+  if (block_signals) pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  // Outlives this function: a thread that is slow to be woken still reads it.
+  struct Start {
+    explicit Start(size_t threads)
+        : statuses(threads),
+          open_fds(threads),
+          prepared(static_cast<ptrdiff_t>(threads)) {}
+    std::vector<absl::Status> statuses;
+    std::vector<size_t> open_fds;
+    bool all_ok = false;
+    std::latch prepared;
+    std::latch go{1};
+  };
+  const size_t count = reactors_.size();
+  auto start = std::make_shared<Start>(count);
+  for (size_t i = 0; i < count; ++i) {
+    threads_.emplace_back([this, start, i] {
+      start->statuses[i] = PrepareReactor(i);
+      start->open_fds[i] = OpenFds();
+      start->prepared.count_down();
+      start->go.wait();
+      if (start->all_ok) {
+        reactors_[i]->StartTicking();
+        reactors_[i]->RunLoop();
+      }
+      own_acceptors_[i] = OwnAcceptors{};
+      reactors_[i]->Teardown();
+      (void)main_->Post([this] { ReactorEnded(); });
+    });
+  }
+  if (block_signals) pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  start->prepared.wait();
+
+  absl::Status status;
+  for (const absl::Status& s : start->statuses) status.Update(s);
+  start->all_ok = status.ok();
+  if (own_tables) {
+    const size_t used =
+        *std::max_element(start->open_fds.begin(), start->open_fds.end()) +
+        kReservedFds;
+    reactor_capacity_ = fd_limit_ > used ? fd_limit_ - used : 0;
+    if (hand_off_ != nullptr) hand_off_->CloseReceivingEnds();
+  }
+  reactors_running_ = count;
+  start->go.count_down();
+  if (!status.ok()) {
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+  return status;
+}
+
+absl::Status EngineImpl::PrepareReactor(size_t i) {
+  if (options_.fd_tables == FdTables::kPerReactor) {
+    const std::vector<int> unwanted = FdsUnwantedBy(i);
+    if (absl::Status s = UnshareFdTable(unwanted); !s.ok()) return s;
+  }
+  absl::Status s = reactors_[i]->Prepare(cpus_[i]);
+  if (!s.ok()) return s;
+  if (hand_off_ != nullptr && hand_off_->has_channels()) {
+    hand_off_->StartReceiving(i);
+  }
+  OpenAcceptors(i);
+  return absl::OkStatus();
+}
+
+// What a reactor's table must not keep: a copy of a listening socket keeps the
+// port open, a copy of a channel's sending end keeps it from ending.
+std::vector<int> EngineImpl::FdsUnwantedBy(size_t reactor) const {
+  std::vector<int> fds;
+  for (const Listener& listener : listeners_) {
+    for (size_t i = 0; i < listener.sockets.size(); ++i) {
+      if (listener.per_reactor && i == reactor) continue;
+      fds.push_back(listener.sockets[i].fd.get());
+    }
+  }
+  if (hand_off_ != nullptr && hand_off_->has_channels()) {
+    for (size_t i = 0; i < reactors_.size(); ++i) {
+      fds.push_back(hand_off_->channel(i).send_fd());
+      if (i != reactor) fds.push_back(hand_off_->channel(i).receive_fd());
+    }
+  }
+  return fds;
+}
+
+// --- Accepting.
+
+void EngineImpl::OpenAcceptors(size_t i) {
+  OwnAcceptors& own = own_acceptors_[i];
+  own.target = std::make_unique<DirectTarget>(*this, *reactors_[i]);
+  for (size_t k = 0; k < listeners_.size(); ++k) {
+    if (!listeners_[k].per_reactor) continue;
+    own.acceptors.push_back(std::make_unique<Acceptor>(
+        *reactors_[i], *own.target, listeners_[k].sockets[i].fd.get(),
+        static_cast<uint16_t>(k), options_.accept_batch));
+    own.acceptors.back()->Start();
+  }
+}
+
+void EngineImpl::OpenMainAcceptors() {
+  for (size_t k = 0; k < listeners_.size(); ++k) {
+    if (listeners_[k].per_reactor) continue;
+    main_acceptors_.push_back(std::make_unique<Acceptor>(
+        *main_, *hand_off_, listeners_[k].sockets[0].fd.get(),
+        static_cast<uint16_t>(k), options_.accept_batch));
+    main_acceptors_.back()->Start();
+  }
+}
+
+// On reactor i's thread.
+void EngineImpl::CloseAcceptors(size_t i) {
+  for (const auto& acceptor : own_acceptors_[i].acceptors) {
+    acceptor->Stop();
+    // Its own table has a copy; the main table's is closed by CloseListeners.
+    if (options_.fd_tables == FdTables::kPerReactor) ::close(acceptor->fd());
+  }
+  own_acceptors_[i].acceptors.clear();
+}
+
+// On the main loop: no connection is accepted from here on.
+void EngineImpl::StopAccepting() {
+  for (const auto& acceptor : main_acceptors_) acceptor->Stop();
+  for (size_t i = 0; i < reactors_.size(); ++i) {
+    if (merged()) {
+      CloseAcceptors(i);
+    } else {
+      (void)reactors_[i]->Post([this, i] { CloseAcceptors(i); });
+    }
+  }
+  CloseListeners();
+}
+
+AcceptTarget::Admission EngineImpl::Admit() {
+  const size_t most = options_.max_connections;
+  for (;;) {
+    if (total_.fetch_add(1) < most || most == 0) {
+      return AcceptTarget::Admission::kTake;
+    }
+    total_.fetch_sub(1);
+    if (options_.when_full == WhenFull::kReject) {
+      return AcceptTarget::Admission::kReject;
+    }
+    WantRelease();
+    // One may have ended before it could know that we wait.
+    if (total_.load() >= most) return AcceptTarget::Admission::kWait;
+  }
+}
+
+void EngineImpl::WantRelease() { release_wanted_.store(true); }
+
+void EngineImpl::ConnectionReleased() {
+  const size_t left = total_.fetch_sub(1) - 1;
+  if (release_wanted_.load() && release_wanted_.exchange(false)) {
+    (void)main_->Post([this] { ResumeAccepting(); });
+  }
+  if (left == 0 && phase_.load() == Phase::kDraining) {
+    (void)main_->Post([this] { CheckDrained(); });
+  }
+}
+
+void EngineImpl::ResumeAccepting() {
+  for (const auto& acceptor : main_acceptors_) acceptor->Resume();
+  for (size_t i = 0; i < reactors_.size(); ++i) {
+    if (own_acceptors_[i].target == nullptr) continue;
+    (void)reactors_[i]->Post([this, i] {
+      for (const auto& acceptor : own_acceptors_[i].acceptors) {
+        acceptor->Resume();
+      }
+    });
+  }
+}
+
+// --- The end.
+
+void EngineImpl::Stop() {
+  stop_requested_.store(true);
+  (void)main_->Post([this] { BeginStop(CloseReason::kShutdown); });
+}
+
+void EngineImpl::BeginStop(CloseReason reason) {
+  if (phase_.load() == Phase::kStopping) return;
+  phase_.store(Phase::kStopping);
+  StopAccepting();
+  Task stop_reactors = [this, reason] {
+    for (const auto& reactor : reactors_) {
+      if (merged()) {
+        reactor->BeginStop(reason);
+      } else {
+        (void)reactor->Post(
+            [r = reactor.get(), reason] { r->BeginStop(reason); });
+      }
+    }
+  };
+  if (hand_off_ != nullptr) {
+    hand_off_->Finish(std::move(stop_reactors));
+  } else {
+    std::move(stop_reactors)();
+  }
+}
+
+void EngineImpl::ReactorEnded() {
+  if (--reactors_running_ == 0) main_->Quit();
+}
+
+void EngineImpl::Drain(std::chrono::milliseconds deadline) {
+  (void)main_->Post([this, deadline] { BeginDrain(deadline); });
+}
+
+void EngineImpl::BeginDrain(std::chrono::milliseconds deadline) {
+  Phase running = Phase::kRunning;
+  if (!phase_.compare_exchange_strong(running, Phase::kDraining)) return;
+  StopAccepting();
+  main_->Guard("OnDrain", [this] { handler_.OnDrain(*this); });
+  main_->RunAfter(deadline, [this] { BeginStop(CloseReason::kDrain); });
+  CheckDrained();
+}
+
+void EngineImpl::CheckDrained() {
+  if (phase_.load() == Phase::kDraining && total_.load() == 0) {
+    BeginStop(CloseReason::kDrain);
+  }
+}
+
+void EngineImpl::HandleSignals() {
+  for (int number : {SIGINT, SIGTERM}) {
+    event* e =
+        evsignal_new(main_->embedded_base().base(), number, OnSignal, this);
+    SLUICE_CHECK(e != nullptr && event_add(e, nullptr) == 0,
+                 "libevent takes no signal");
+    signal_events_.push_back(e);
+    main_->embedded_base().CountAsOurs(1);
+  }
+}
+
+void EngineImpl::OnSignal(int, short, void* self) {
+  static_cast<EngineImpl*>(self)->Stop();
+}
+
+// --- Dialing.
+
+absl::Status EngineImpl::Dial(const Address& address, DialOptions options,
+                              DialDone done) {
+  if (address.family() == Address::Family::kNone) {
+    return absl::InvalidArgumentError("dial: no address");
+  }
+  if (options.timeout.count() <= 0) {
+    return absl::InvalidArgumentError("DialOptions::timeout is " +
+                                      std::to_string(options.timeout.count()) +
+                                      " ms; it must be positive");
+  }
+  const int count = reactors();
+  if (options.reactor < -1 || options.reactor >= count) {
+    return absl::InvalidArgumentError(
+        "DialOptions::reactor is " + std::to_string(options.reactor) +
+        "; this engine has " + std::to_string(count) + " reactors");
+  }
+  const Phase phase = phase_.load();
+  if (phase != Phase::kRunning && phase != Phase::kDraining) {
+    return absl::UnavailableError("dial: the engine does not run");
+  }
+  const size_t picked = options.reactor >= 0
+                            ? static_cast<size_t>(options.reactor)
+                            : PickForDial(address);
+  ReactorImpl& reactor = *reactors_[picked];
+  total_.fetch_add(1);
+  reactor.load().fetch_add(1, std::memory_order_relaxed);
+  const absl::Status posted =
+      reactor.Post([&reactor, address, dial_options = std::move(options),
+                    dial_done = std::move(done)]() mutable {
+        reactor.StartDial(address, dial_options, std::move(dial_done));
+      });
+  if (!posted.ok()) {
+    reactor.load().fetch_sub(1, std::memory_order_relaxed);
+    ConnectionReleased();
+  }
+  return posted;
+}
+
+size_t EngineImpl::PickForDial(const Address& address) {
+  const auto load = [this](int i) -> size_t {
+    const size_t n = reactors_[static_cast<size_t>(i)]->connections();
+    return n < reactor_capacity_ ? n : LoadBalancer::kFull;
+  };
+  sockaddr_storage peer;
+  address.ToSockaddr(&peer);
+  MutexLock lock(dial_mutex_);
+  const int picked =
+      dial_balancer_.Pick(PeerName::FromSockaddr(peer), reactors(), load);
+  // All full: the first one's dial will say so.
+  return picked == LoadBalancer::kNone ? 0 : static_cast<size_t>(picked);
+}
+
+EngineStats EngineImpl::stats() const {
+  EngineStats stats;
+  for (const auto& reactor : reactors_) reactor->AddTo(&stats);
+  if (!merged()) main_->AddTo(&stats);
+  return stats;
+}
+
+}  // namespace sluice::internal

@@ -1,0 +1,50 @@
+// Internal: bytes that the kernel did not take at once.
+#ifndef SLUICE_REACTOR_INTERNAL_OUT_QUEUE_H_
+#define SLUICE_REACTOR_INTERNAL_OUT_QUEUE_H_
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "reactor/buffer_pool.h"
+
+namespace sluice::internal {
+
+// A queue of pooled blocks:
+//
+//   head_                                     last
+//   | sent |  unsent  |  | unsent ........ |  | unsent | free |
+//          ^ begin_                                    ^ end
+//
+// Thread: the reactor's.
+class OutQueue {
+ public:
+  void Append(BufferPool& pool, std::string_view bytes);
+
+  // Fills at most room.size() entries with the front of the queue; returns how
+  // many.
+  size_t Gather(std::span<iovec> room) const;
+
+  // The first `bytes` were sent. Blocks go back as soon as they are empty.
+  void Consume(size_t bytes);
+
+  size_t bytes() const { return bytes_; }
+  bool empty() const { return bytes_ == 0; }
+
+ private:
+  struct Block {
+    Buffer buffer;
+    size_t end = 0;  // of the bytes in it
+  };
+  std::vector<Block> blocks_;
+  size_t head_ = 0;   // blocks before it were given back
+  size_t begin_ = 0;  // in the head block
+  size_t bytes_ = 0;
+};
+
+}  // namespace sluice::internal
+
+#endif  // SLUICE_REACTOR_INTERNAL_OUT_QUEUE_H_

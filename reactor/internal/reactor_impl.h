@@ -1,0 +1,285 @@
+// Internal: the loop of one reactor.
+#ifndef SLUICE_REACTOR_INTERNAL_REACTOR_IMPL_H_
+#define SLUICE_REACTOR_INTERNAL_REACTOR_IMPL_H_
+
+#include <sys/epoll.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "reactor/buffer_pool.h"
+#include "reactor/connection.h"
+#include "reactor/engine.h"
+#include "reactor/internal/accepted_socket.h"
+#include "reactor/internal/active_state.h"
+#include "reactor/internal/connection_slab.h"
+#include "reactor/internal/counters.h"
+#include "reactor/internal/embedded_base.h"
+#include "reactor/internal/event_source.h"
+#include "reactor/internal/mailbox.h"
+#include "reactor/internal/poller.h"
+#include "reactor/internal/timer_queue.h"
+#include "reactor/internal/timer_wheel.h"
+#include "reactor/internal/unique_fd.h"
+#include "reactor/reactor.h"
+
+namespace sluice::internal {
+
+class EngineImpl;
+
+// One loop. The order of a turn is in reactor/reactor.h; which file does what:
+//   reactor_impl.cc   the turn itself, sources, timers, tasks
+//   reactor_io.cc     bytes in and out of a connection
+//   reactor_close.cc  from Close to OnClose to the released descriptor
+//   reactor_dial.cc   connections in the making: accepted, dialed
+// Thread: all on the loop's thread, except where marked [any] and the
+//   constructor.
+class ReactorImpl final : public Reactor {
+ public:
+  static constexpr size_t kEventBatch = 256;
+  // OnClose calls a turn: a million connections that end at once must not
+  // hold the loop for seconds.
+  static constexpr size_t kClosesPerTurn = 256;
+  // Output of one callback that is gathered before it is sent.
+  static constexpr size_t kCorkBytes = size_t{64} << 10;
+  // Connection::listener_ of a dialed one.
+  static constexpr uint16_t kDialed = UINT16_MAX;
+
+  // Opens the mailbox: from here on tasks may be posted. Check init_status().
+  ReactorImpl(EngineImpl& engine, int index, size_t max_connections);
+  ~ReactorImpl();
+
+  const absl::Status& init_status() const { return init_status_; }
+
+  // --- Life, in this order, on the loop's thread.
+  absl::Status Prepare(int cpu);  // everything that needs descriptors
+  void StartTicking();
+  void RunLoop();   // until Quit, or BeginStop is done
+  void Teardown();  // gives back what Prepare took, from the same table
+
+  // Closes every connection for `reason`; RunLoop then returns. With a
+  // channel, only after its sender has closed it.
+  void BeginStop(CloseReason reason);
+  void Quit() { quit_ = true; }
+
+  // --- Reactor.
+  absl::Status Post(Task task) override;  // [any]
+  TimerId RunAfter(std::chrono::nanoseconds delay, Task task) override;
+  TimerId RunEvery(std::chrono::nanoseconds period, TimerTask task) override;
+  bool Cancel(TimerId timer) override;
+  Connection* Find(const ConnectionRef& ref) override;
+  event_base* base() override;
+  BufferPool& buffers() override;
+  int index() const override { return index_; }
+  int cpu() const override { return cpu_.load(std::memory_order_relaxed); }
+  size_t connections() const override {
+    return load_.load(std::memory_order_relaxed);
+  }
+  Engine& engine() const override;
+  bool InLoop() const override { return Mailbox::Current() == mailbox_; }
+
+  // --- For connections.
+  std::string_view Peek(Connection& c, size_t n);
+  size_t Consume(Connection& c, size_t n);
+  absl::Status Write(Connection& c, std::span<const std::string_view> pieces);
+  size_t Outbound(const Connection& c) const;
+  void Close(Connection& c, CloseMode mode, CloseReason reason);
+  void ShutdownWrite(Connection& c);
+  void Pause(Connection& c);
+  void Unpause(Connection& c);
+  void SetIdleTimeout(Connection& c, std::chrono::milliseconds timeout);
+  void Wake(Connection& c);
+  // Runs `function` as a callback of this connection.
+  void RunFor(Connection& c, absl::FunctionRef<void(Connection&)> function);
+  ConnectionRef RefTo(const Connection& c) const {
+    return ConnectionRef(mailbox_, slab_.SlotOf(c),
+                         c.generation_.load(std::memory_order_relaxed));
+  }
+  static ReactorImpl& OwnerOf(const Connection& c) {
+    return ConnectionSlab::OwnerOf(c);
+  }
+  // The reactor of `ref` if this is its thread, else nullptr.
+  static ReactorImpl* Of(const ConnectionRef& ref);
+  // [any] Has `act` called with the connection on its loop. If it is gone then,
+  // or `act` answers false, the post counts as dropped.
+  template <typename Act>
+  static absl::Status PostTo(const ConnectionRef& ref, Act act) {
+    return ref.mailbox_->PostFor(ref.slot_, ref.generation_,
+                                 [ref, act = std::move(act)]() mutable {
+                                   ReactorImpl& reactor = *Of(ref);
+                                   Connection* c = reactor.FindLive(ref);
+                                   if (c == nullptr || !act(*c))
+                                     reactor.counters_.posts_dropped.Add(1);
+                                 });
+  }
+  // Ends the program, naming both threads, if this is not the loop's thread.
+  void CheckOnLoop(const char* method) const {
+    if (!InLoop()) [[unlikely]]
+      DieOffLoop(method);
+  }
+
+  // --- For the engine and its acceptors.
+  uint32_t AddSource(int fd, uint32_t events, EventSource* source);
+  void ModifySource(uint32_t source, int fd, uint32_t events);
+  void RemoveSource(uint32_t source, int fd);
+  void OpenAccepted(const AcceptedSocket& socket);
+  void StartDial(const Address& address, const DialOptions& options,
+                 DialDone done);
+  // The sender of a descriptor channel has closed it (or there is none).
+  void ArrivalsEnded() { arrivals_ended_ = true; }
+  void ArrivalsExpected() { arrivals_ended_ = false; }
+  void Log(LogLevel level, std::string_view line);
+  // Runs a callback of the engine's; an exception is counted and logged.
+  // False if there was one.
+  bool Guard(const char* what, absl::FunctionRef<void()> callback);
+
+  Mailbox* mailbox() const { return mailbox_; }
+  int wake_fd() const { return wake_fd_.get(); }
+  Counters& counters() { return counters_; }
+  void AddTo(EngineStats* stats) const;            // [any]
+  std::atomic<uint32_t>& load() { return load_; }  // [any]
+  EmbeddedBase& embedded_base() { return *base_; }
+
+ private:
+  // Keys in epoll: generation << 32 | slot for a connection, 0 << 32 | index
+  // for a source. Generations are never 0.
+  static uint64_t Key(uint32_t slot, uint32_t generation) {
+    return uint64_t{generation} << 32 | slot;
+  }
+  uint64_t KeyOf(const Connection& c) const {
+    return Key(slab_.SlotOf(c), c.generation_.load(std::memory_order_relaxed));
+  }
+  // nullptr also when OnClose is due or has run.
+  Connection* FindLive(const ConnectionRef& ref);
+  Connection* FindKey(uint64_t key) {
+    return slab_.Find(static_cast<uint32_t>(key),
+                      static_cast<uint32_t>(key >> 32));
+  }
+
+  // reactor_impl.cc
+  void Turn();
+  int64_t WaitTimeout();
+  void Dispatch(const epoll_event& event);
+  void RunTimers();
+  void RunTasks();
+  void RunReadyAgain();
+  void RunBaseIfDue();
+  void ArmWheel();
+  uint32_t TickAt(int64_t now) const;
+  uint32_t TicksFor(std::chrono::milliseconds time) const;
+  void OnDeadline(Connection& c);
+  void Schedule(Connection& c);
+  bool Finished() const;
+  static WheelNode& FindNode(void* self, uint32_t slot);
+  [[noreturn]] void DieOffLoop(const char* method) const;
+
+  // reactor_io.cc
+  void OnConnectionEvent(Connection& c, uint32_t events);
+  void OnReadable(Connection& c, bool end_expected);
+  void ReadForHandler(Connection& c, bool end_expected);
+  void ThrowInputAway(Connection& c);
+  void OnHangupUnread(Connection& c);
+  void OnPeerFin(Connection& c);
+  void RunCallback(Connection& c, absl::FunctionRef<Action()> callback);
+  void FinishCallback(Connection& c, Action action);
+  void SendCork(Connection& c);
+  void SendDirect(Connection& c, std::span<const std::string_view> pieces);
+  void SendQueue(Connection& c);
+  ssize_t Send(Connection& c, std::span<iovec> pieces);
+  void AfterOutput(Connection& c);
+  void FlushDirty();
+  void Settle(Connection& c);
+  void UpdateInterest(Connection& c);
+  uint8_t WantedInterest(const Connection& c) const;
+  void MarkDirty(Connection& c);
+  ActiveState& Activate(Connection& c);
+  bool ReadingWanted(const Connection& c) const;
+
+  // reactor_close.cc
+  void Fail(Connection& c, int error);
+  void MarkForClose(Connection& c, CloseReason reason, int error);
+  void AdvanceClose(Connection& c);
+  void CloseMarked();
+  void RunOnClose(Connection& c);
+  void ReleaseClosed();
+  void Release(Connection& c);
+  void StopSome();
+
+  // reactor_dial.cc
+  Connection* NewConnection(int fd, uint16_t listener, const PeerName& peer);
+  void GreetConnection(Connection& c);
+  void OnDialEvent(Connection& c);
+  void DialFailed(DialDone done, absl::Status status);
+
+  EngineImpl& engine_;
+  EventHandler& handler_;
+  const Options& options_;
+  const int index_;
+  std::atomic<int> cpu_{-1};
+  absl::Status init_status_;
+  std::thread::id thread_;
+  ReactorImpl* outer_ = nullptr;  // a loop whose callback ours runs inside of
+
+  Mailbox* const mailbox_;
+  UniqueFd wake_fd_;
+  UniqueFd wheel_fd_;  // a timerfd: armed for the wheel's next tick
+  Poller poller_;
+  std::unique_ptr<EmbeddedBase> base_;
+  std::vector<EventSource*> sources_;
+
+  ConnectionSlab slab_;
+  TimerWheel wheel_;
+  TimerQueue timers_;
+  BufferPool pool_;
+  const int64_t epoch_;                        // CoarseNow() at tick 1
+  uint32_t tick_ = 1;                          // of this turn
+  uint32_t wheel_armed_ = TimerWheel::kNever;  // tick the timerfd stands at
+  bool wheel_changed_ = false;
+  bool wheel_fired_ = false;
+  TimerId trim_timer_;
+
+  // Input of the connection whose callback runs, straight from the read
+  // buffer.
+  std::unique_ptr<char[]> read_buffer_;
+  Connection* in_callback_ = nullptr;
+  std::string_view direct_;
+  // Output of that connection, sent when its callback returns.
+  std::unique_ptr<char[]> cork_;
+  size_t cork_size_ = 0;
+
+  // Keys of connections that want something later in this turn or the next.
+  std::vector<uint64_t> dirty_;
+  std::vector<uint64_t> marked_;
+  std::vector<Connection*> graveyard_;
+  std::vector<uint64_t> ready_again_;
+  std::vector<uint64_t> ready_now_;
+
+  std::vector<Task> tasks_;
+  std::vector<AcceptedSocket> arrivals_;
+  std::array<epoll_event, kEventBatch> events_;
+
+  bool quit_ = false;
+  bool stopping_ = false;
+  bool arrivals_ended_ = true;
+  CloseReason stop_reason_ = CloseReason::kShutdown;
+  uint32_t stop_cursor_ = 0;
+  bool stop_walk_done_ = false;
+  bool base_ran_in_vain_ = false;
+
+  std::atomic<uint32_t> load_{0};
+  Counters counters_;
+};
+
+}  // namespace sluice::internal
+
+#endif  // SLUICE_REACTOR_INTERNAL_REACTOR_IMPL_H_
