@@ -1,0 +1,73 @@
+// Internal: the load, the same for every server that is measured.
+#ifndef SLUICE_BENCH_ECHO_CLIENT_H_
+#define SLUICE_BENCH_ECHO_CLIENT_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "bench/latency_histogram.h"
+
+namespace sluice::bench {
+
+struct EchoClientOptions {
+  int connections = 1;
+  size_t message_bytes = 128;
+  // No reply on any connection for this long ends a run with an error.
+  std::chrono::milliseconds stall_timeout{10'000};
+};
+
+struct EchoRun {
+  uint64_t messages = 0;  // sent, answered and found right, byte for byte
+  std::chrono::nanoseconds wall{0};
+  LatencyHistogram rtt;
+};
+
+// A closed loop on plain epoll, without any of sluice: one message outstanding
+// on each connection, the next is sent when the whole reply has come. Every
+// message is different, so a stale or crossed reply is noticed.
+// Thread: one. Lifetime: the destructor resets the connections (no TIME_WAIT).
+// Errors: a wrong byte, a surplus byte, an end of file, a stall, all with the
+//   connection and the message they happened at; Cancelled after Ctrl-C. After
+//   an error it is good for nothing but destruction.
+class EchoClient {
+ public:
+  // Connects to 127.0.0.1:`port`.
+  static absl::StatusOr<std::unique_ptr<EchoClient>> Connect(
+      uint16_t port, const EchoClientOptions& options);
+  ~EchoClient();
+  EchoClient(const EchoClient&) = delete;
+  EchoClient& operator=(const EchoClient&) = delete;
+
+  // Both return with every reply in: the server has nothing left to do.
+  absl::StatusOr<EchoRun> RunMessages(uint64_t messages);
+  // Starts no message after `duration`, and one on each connection at least.
+  absl::StatusOr<EchoRun> RunFor(std::chrono::nanoseconds duration);
+
+ private:
+  struct Peer;
+
+  explicit EchoClient(const EchoClientOptions& options);
+  absl::Status Open(uint16_t port);
+  absl::StatusOr<EchoRun> Run(uint64_t messages, int64_t stop_ns);
+  absl::Status Start(size_t index, int64_t now);
+  absl::Status Send(size_t index);
+  absl::Status Receive(size_t index, bool* complete);
+  absl::Status Watch(int operation, size_t index, uint32_t interest);
+  std::string Where(size_t index) const;  // "connection 3, message 17"
+
+  const EchoClientOptions options_;
+  int epoll_ = -1;
+  std::vector<Peer> peers_;
+  std::string pattern_;  // a message is a piece of it
+  std::vector<char> buffer_;
+};
+
+}  // namespace sluice::bench
+
+#endif  // SLUICE_BENCH_ECHO_CLIENT_H_

@@ -1,0 +1,310 @@
+// User-space memory of an idle connection: how the server's resident memory
+// grows with the number of connections. README.md says how to read it.
+#include <arpa/inet.h>
+#include <errno.h>
+#include <gflags/gflags.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "bench/process.h"
+#include "bench/server_process.h"
+#include "reactor/connection.h"
+#include "reactor/engine.h"
+#include "reactor/event_handler.h"
+
+DEFINE_int32(connections, 15000, "idle connections to open");
+DEFINE_int32(points, 30, "how often the memory is read on the way");
+DEFINE_int32(reactors, 1, "reactors of the server");
+DEFINE_double(limit, 104, "user bytes a connection for --check");
+DEFINE_bool(check, false, "exit 1 if a figure is above --limit");
+DEFINE_bool(verbose, false, "print each point");
+DEFINE_bool(serve, false, "for its own use: be the server");
+DEFINE_int32(idle_timeout, 0, "for its own use: seconds, 0: none");
+DEFINE_bool(context, false, "for its own use: an object in each connection");
+DEFINE_int32(control_fd, -1, "for its own use, with --serve");
+
+namespace sluice::bench {
+namespace {
+
+constexpr char kName[] = "idle_memory";
+// connect(2) gets slow when half the ports of one source address are taken.
+constexpr int kConnectionsPerSource = 5'000;
+constexpr std::chrono::seconds kPatience{30};
+
+struct Variant {
+  const char* name;
+  bool idle_timeout;
+  bool context;
+  bool talk;  // one message each way before it falls idle
+};
+constexpr Variant kVariants[] = {
+    {"bare", false, false, false},
+    {"idle timeout", true, false, false},
+    {"idle timeout, context", true, true, false},
+    {"idle timeout, context, has talked", true, true, true},
+};
+
+// What a user keeps with a connection: 16 bytes, 32 with what malloc adds.
+struct SmallContext {
+  uint64_t id = 0;
+  uint64_t messages = 0;
+};
+
+class IdleHandler : public EventHandler {
+ public:
+  Action OnBoot(Engine& engine) override {
+    ReportReady(FLAGS_control_fd, engine.bound()[0].port());
+    return Action::kNone;
+  }
+  Action OnOpen(Connection& c) override {
+    if (FLAGS_context) c.Emplace<SmallContext>();
+    CountOpened();
+    return Action::kNone;
+  }
+  Action OnTraffic(Connection& c) override {
+    (void)c.Write(c.Next());
+    return Action::kNone;
+  }
+};
+
+absl::Status Serve() {
+  AnswerUsageRequests(FLAGS_control_fd);
+  Options options;
+  options.reactors = FLAGS_reactors;
+  options.limits.idle_timeout = std::chrono::seconds(FLAGS_idle_timeout);
+  IdleHandler handler;
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      Engine::Create(handler, {"tcp://127.0.0.1:0"}, std::move(options));
+  if (!engine.ok()) return engine.status();
+  if (absl::Status s = (*engine)->Run(); !s.ok()) return s;
+  return absl::InternalError("Engine::Run returned without being stopped");
+}
+
+// The connections of one variant, all reset at the end.
+class IdleClients {
+ public:
+  explicit IdleClients(uint16_t port) : port_(port) {}
+  ~IdleClients() {
+    for (const int fd : fds_) {
+      const linger reset{1, 0};
+      setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+      close(fd);
+    }
+  }
+  IdleClients(const IdleClients&) = delete;
+  IdleClients& operator=(const IdleClients&) = delete;
+
+  absl::Status OpenOne(bool talk) {
+    const auto fail = [this](const char* what) {
+      return absl::ErrnoToStatus(
+          errno, absl::StrCat("client, connection ", fds_.size(), ": ", what));
+    };
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return fail("socket");
+    fds_.push_back(fd);
+    // 127.0.0.2, 127.0.0.3, ...; connect picks the port.
+    sockaddr_in source{};
+    source.sin_family = AF_INET;
+    source.sin_addr.s_addr =
+        htonl(INADDR_LOOPBACK + 1 +
+              static_cast<uint32_t>(fds_.size()) / kConnectionsPerSource);
+    const int on = 1;
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+    if (bind(fd, reinterpret_cast<sockaddr*>(&source), sizeof source) != 0) {
+      return fail("bind to its source address");
+    }
+    sockaddr_in server{};
+    server.sin_family = AF_INET;
+    server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    server.sin_port = htons(port_);
+    if (connect(fd, reinterpret_cast<sockaddr*>(&server), sizeof server) != 0) {
+      return fail("connect");
+    }
+    return talk ? Talk(fd) : absl::OkStatus();
+  }
+
+ private:
+  absl::Status Talk(int fd) {
+    char message[128];
+    char reply[sizeof message];
+    std::memset(message, static_cast<int>(fds_.size() % 251), sizeof message);
+    const timeval patience{kPatience.count(), 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    const std::string where =
+        absl::StrCat("client, connection ", fds_.size() - 1);
+    if (send(fd, message, sizeof message, MSG_NOSIGNAL) !=
+            static_cast<ssize_t>(sizeof message) ||
+        recv(fd, reply, sizeof reply, MSG_WAITALL) !=
+            static_cast<ssize_t>(sizeof reply)) {
+      return absl::UnavailableError(absl::StrCat(where, ": no whole echo"));
+    }
+    if (std::memcmp(message, reply, sizeof message) != 0) {
+      return absl::DataLossError(absl::StrCat(where, ": a wrong echo"));
+    }
+    return absl::OkStatus();
+  }
+
+  const uint16_t port_;
+  std::vector<int> fds_;
+};
+
+// smaps_rollup counts pages; statm's figure may be off by some hundred KiB.
+absl::StatusOr<double> ResidentBytes(pid_t pid) {
+  const std::string path = absl::StrCat("/proc/", pid, "/smaps_rollup");
+  std::FILE* file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) return absl::ErrnoToStatus(errno, path);
+  char line[256];
+  double kib = -1;
+  while (kib < 0 && std::fgets(line, sizeof line, file) != nullptr) {
+    if (std::sscanf(line, "Rss: %lf kB", &kib) != 1) kib = -1;
+  }
+  std::fclose(file);
+  if (kib < 0) return absl::InternalError(absl::StrCat(path, ": no Rss line"));
+  return kib * 1024;
+}
+
+absl::Status AwaitOpened(ServerProcess& server, uint64_t wanted) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  for (;;) {
+    const absl::StatusOr<ServerReport> report = server.Usage();
+    if (!report.ok()) return report.status();
+    if (report->opened >= wanted) return absl::OkStatus();
+    if (std::chrono::steady_clock::now() > deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the server opened ", report->opened, " of ", wanted,
+                       " connections in ", kPatience.count(), " s"));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+struct Point {
+  double connections = 0;
+  double bytes = 0;
+};
+
+// Least squares through the points: what one more connection adds.
+double Slope(const std::vector<Point>& points) {
+  double mean_x = 0;
+  double mean_y = 0;
+  for (const Point& p : points) {
+    mean_x += p.connections / static_cast<double>(points.size());
+    mean_y += p.bytes / static_cast<double>(points.size());
+  }
+  double xy = 0;
+  double xx = 0;
+  for (const Point& p : points) {
+    xy += (p.connections - mean_x) * (p.bytes - mean_y);
+    xx += (p.connections - mean_x) * (p.connections - mean_x);
+  }
+  return xy / xx;
+}
+
+absl::StatusOr<std::vector<Point>> Sample(ServerProcess& server,
+                                          const Variant& variant) {
+  IdleClients clients(server.port());
+  std::vector<Point> points;
+  int open = 0;
+  for (int i = 1; i <= FLAGS_points; ++i) {
+    const int wanted =
+        static_cast<int>(int64_t{FLAGS_connections} * i / FLAGS_points);
+    for (; open < wanted; ++open) {
+      if (Interrupted()) return absl::CancelledError("interrupted");
+      if (absl::Status s = clients.OpenOne(variant.talk); !s.ok()) return s;
+    }
+    if (absl::Status s = AwaitOpened(server, static_cast<uint64_t>(open));
+        !s.ok()) {
+      return s;
+    }
+    const absl::StatusOr<double> bytes = ResidentBytes(server.pid());
+    if (!bytes.ok()) return bytes.status();
+    if (FLAGS_verbose) {
+      std::fprintf(stderr, "%s: %d connections, %.0f KiB\n", variant.name, open,
+                   *bytes / 1024);
+    }
+    points.push_back({static_cast<double>(open), *bytes});
+  }
+  return points;
+}
+
+// True if the figure is within the limit.
+absl::StatusOr<bool> MeasureVariant(const Variant& variant) {
+  absl::StatusOr<std::unique_ptr<ServerProcess>> server = ServerProcess::Start(
+      "server",
+      {"--serve", absl::StrCat("--reactors=", FLAGS_reactors),
+       absl::StrCat("--idle_timeout=", variant.idle_timeout ? 3600 : 0),
+       absl::StrCat("--context=", variant.context ? "true" : "false")});
+  if (!server.ok()) return server.status();
+  const absl::StatusOr<std::vector<Point>> points = Sample(**server, variant);
+  if (!points.ok()) return (*server)->Explain(points.status());
+  if (absl::Status s = (*server)->Stop(); !s.ok()) return s;
+
+  const double slope = Slope(*points);
+  const bool ok = slope <= FLAGS_limit;
+  std::printf("%-34s %8.1f  %7.0f KiB  %7.0f KiB  %s\n", variant.name, slope,
+              points->front().bytes / 1024, points->back().bytes / 1024,
+              ok ? "ok" : "MISSED");
+  std::fflush(stdout);
+  return ok;
+}
+
+absl::StatusOr<bool> MeasureAll() {
+  if (FLAGS_points < 3 || FLAGS_points > FLAGS_connections) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--points=", FLAGS_points, ": must be from 3 to ",
+                     "--connections=", FLAGS_connections));
+  }
+  if (absl::Status s = RaiseFdLimit(FLAGS_connections + 64); !s.ok()) return s;
+  std::printf(
+      "user memory of an idle connection; %d connections, %d reactors, %d "
+      "points\n%-34s %8s  %11s  %11s  limit %.0f\n",
+      FLAGS_connections, FLAGS_reactors, FLAGS_points, "server with", "bytes",
+      "first RSS", "last RSS", FLAGS_limit);
+  bool all_ok = true;
+  for (const Variant& variant : kVariants) {
+    const absl::StatusOr<bool> ok = MeasureVariant(variant);
+    if (!ok.ok()) return ok.status();
+    all_ok = all_ok && *ok;
+  }
+  return all_ok;
+}
+
+int Main() {
+  if (FLAGS_serve) {
+    ReportError(FLAGS_control_fd, Serve());
+    return 2;
+  }
+  CatchInterrupts();
+  const absl::StatusOr<bool> all_ok = MeasureAll();
+  if (!all_ok.ok()) return Fail(kName, all_ok.status());
+  return FLAGS_check && !*all_ok ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace sluice::bench
+
+int main(int argc, char** argv) {
+  gflags::SetUsageMessage("measures user-space memory of idle connections");
+  gflags::ParseCommandLineFlags(&argc, &argv, /*remove_flags=*/true);
+  if (argc > 1) {
+    std::fprintf(stderr, "idle_memory: \"%s\": only flags are taken\n",
+                 argv[1]);
+    return 2;
+  }
+  return sluice::bench::Main();
+}
