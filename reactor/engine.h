@@ -57,6 +57,10 @@ class Engine {
   // gone or the deadline has passed (what is left then closes with kDrain).
   virtual void Drain(std::chrono::milliseconds deadline) = 0;
 
+  // [any] Stops accepting on one listener (its index in Create's list) for
+  // good. Its connections live on; bound() keeps its address. Harmless twice.
+  virtual void CloseListener(int index) = 0;
+
   // [any] The addresses of the listeners in the order of Create, with the real
   // port where 0 was asked for.
   virtual std::span<const Address> bound() const = 0;

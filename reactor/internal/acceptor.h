@@ -61,7 +61,7 @@ class Acceptor final : public EventSource {
 
   void OnReady(uint32_t events) override;
 
-  int fd() const { return fd_; }
+  uint16_t listener() const { return listener_; }
 
  private:
   // False: stop this batch.

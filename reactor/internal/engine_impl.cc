@@ -59,7 +59,7 @@ EngineImpl::~EngineImpl() {
   const Phase phase = phase_.load();
   SLUICE_CHECK(phase == Phase::kCreated || phase == Phase::kStopped,
                "an engine was destroyed while it runs");
-  CloseListeners();
+  for (Listener& listener : listeners_) CloseSockets(listener);
 }
 
 // --- Setup.
@@ -142,13 +142,13 @@ absl::Status EngineImpl::Bind(const ListenerSpec& spec) {
   return absl::OkStatus();
 }
 
-void EngineImpl::CloseListeners() {
-  for (Listener& listener : listeners_) {
-    for (BoundSocket& socket : listener.sockets) {
-      RemoveSocketFile(socket);
-      socket.fd.Reset();
-    }
-    listener.sockets.clear();
+// On the main thread, for sockets that no reactor's acceptor uses in this
+// table.
+void EngineImpl::CloseSockets(Listener& listener) {
+  for (BoundSocket& socket : listener.sockets) {
+    if (!socket.fd) continue;
+    RemoveSocketFile(socket);  // while the socket keeps its inode ours
+    socket.fd.Reset();
   }
 }
 
@@ -174,7 +174,7 @@ absl::Status EngineImpl::Run() {
   } else if (action != Action::kShutdown && !stop_requested_.load()) {
     status = Serve();
   }
-  CloseListeners();
+  for (Listener& listener : listeners_) CloseSockets(listener);
   for (const auto& reactor : reactors_) reactor->mailbox()->Close();
   main_->mailbox()->Close();
   phase_.store(Phase::kStopped);
@@ -344,29 +344,54 @@ void EngineImpl::OpenMainAcceptors() {
 }
 
 // On reactor i's thread.
-void EngineImpl::CloseAcceptors(size_t i) {
+void EngineImpl::StopOwnAcceptor(size_t i, size_t k) {
   for (const auto& acceptor : own_acceptors_[i].acceptors) {
-    acceptor->Stop();
-    // Its own table has a copy; the main table's is closed by CloseListeners.
-    if (options_.fd_tables == FdTables::kPerReactor) ::close(acceptor->fd());
+    if (acceptor->listener() == k) acceptor->Stop();
   }
-  own_acceptors_[i].acceptors.clear();
+}
+
+// On the main loop.
+void EngineImpl::StopListener(size_t k) {
+  Listener& listener = listeners_[k];
+  if (std::exchange(listener.stopped, true)) return;
+  for (const auto& acceptor : main_acceptors_) {
+    if (acceptor->listener() == k) acceptor->Stop();
+  }
+  if (merged()) StopOwnAcceptor(0, k);
+  if (!listener.per_reactor || merged()) {
+    CloseSockets(listener);
+    return;
+  }
+  const bool own_tables = options_.fd_tables == FdTables::kPerReactor;
+  for (size_t i = 0; i < reactors_.size(); ++i) {
+    // Closed by the thread that accepts on it, behind its last accept: the
+    // socket itself, or its table's copy, which has the same number.
+    UniqueFd& socket = listener.sockets[i].fd;
+    const int fd = own_tables ? socket.get() : socket.Release();
+    const absl::Status posted = reactors_[i]->Post([this, i, k, fd] {
+      StopOwnAcceptor(i, k);
+      ::close(fd);
+    });
+    if (!posted.ok() && !own_tables) ::close(fd);
+    socket.Reset();
+  }
 }
 
 // On the main loop: no connection is accepted from here on.
 void EngineImpl::StopAccepting() {
-  for (const auto& acceptor : main_acceptors_) acceptor->Stop();
-  for (size_t i = 0; i < reactors_.size(); ++i) {
-    if (merged()) {
-      CloseAcceptors(i);
-    } else {
-      (void)reactors_[i]->Post([this, i] { CloseAcceptors(i); });
-    }
-  }
-  CloseListeners();
+  accepting_.store(false);
+  for (size_t k = 0; k < listeners_.size(); ++k) StopListener(k);
+}
+
+void EngineImpl::CloseListener(int index) {
+  SLUICE_CHECK(index >= 0 && static_cast<size_t>(index) < listeners_.size(),
+               "Engine::CloseListener: there is no listener of this index");
+  (void)main_->Post(
+      [this, index] { StopListener(static_cast<size_t>(index)); });
 }
 
 AcceptTarget::Admission EngineImpl::Admit() {
+  if (!accepting_.load()) return AcceptTarget::Admission::kWait;
   const size_t most = options_.max_connections;
   for (;;) {
     if (total_.fetch_add(1) < most || most == 0) {
@@ -410,6 +435,7 @@ void EngineImpl::ResumeAccepting() {
 
 void EngineImpl::Stop() {
   stop_requested_.store(true);
+  accepting_.store(false);
   (void)main_->Post([this] { BeginStop(CloseReason::kShutdown); });
 }
 
@@ -439,6 +465,7 @@ void EngineImpl::ReactorEnded() {
 }
 
 void EngineImpl::Drain(std::chrono::milliseconds deadline) {
+  accepting_.store(false);
   (void)main_->Post([this, deadline] { BeginDrain(deadline); });
 }
 

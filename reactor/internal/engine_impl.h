@@ -28,7 +28,8 @@ namespace sluice::internal {
 struct Listener {
   Address address;
   ListenOptions options;
-  bool per_reactor = false;
+  bool per_reactor = false;  // sockets[i] is accepted on by reactor i
+  bool stopped = false;      // main loop
   std::vector<BoundSocket> sockets;
 };
 
@@ -52,6 +53,7 @@ class EngineImpl final : public Engine {
   absl::Status Run() override;
   void Stop() override;
   void Drain(std::chrono::milliseconds deadline) override;
+  void CloseListener(int index) override;
   std::span<const Address> bound() const override { return bound_; }
   absl::Status Dial(const Address& address, DialOptions options,
                     DialDone done) override;
@@ -65,6 +67,10 @@ class EngineImpl final : public Engine {
   Logger& logger() { return logger_; }
   const std::function<absl::Status(int)>& AfterAccept(uint16_t listener) const {
     return listeners_[listener].options.socket.after_accept;
+  }
+  // Stop was called: nobody is to be greeted any more.
+  bool stop_requested() const {
+    return stop_requested_.load(std::memory_order_relaxed);
   }
   // Room for one more connection? Counts it if so; ConnectionReleased undoes.
   AcceptTarget::Admission Admit();
@@ -81,14 +87,15 @@ class EngineImpl final : public Engine {
   bool merged() const { return main_ == reactors_[0].get(); }
   absl::Status CreateReactors();
   absl::Status Bind(const ListenerSpec& spec);
-  void CloseListeners();
+  void CloseSockets(Listener& listener);
   absl::Status Serve();
   absl::Status StartReactors();
   absl::Status PrepareReactor(size_t i);
   std::vector<int> FdsUnwantedBy(size_t reactor) const;
   void OpenAcceptors(size_t i);
   void OpenMainAcceptors();
-  void CloseAcceptors(size_t i);
+  void StopListener(size_t k);
+  void StopOwnAcceptor(size_t i, size_t k);
   void StopAccepting();
   void HandleSignals();
   void BeginStop(CloseReason reason);
@@ -125,7 +132,8 @@ class EngineImpl final : public Engine {
 
   std::atomic<Phase> phase_{Phase::kCreated};
   std::atomic<bool> stop_requested_{false};
-  size_t reactors_running_ = 0;  // main loop only
+  std::atomic<bool> accepting_{true};  // until Stop or Drain is called
+  size_t reactors_running_ = 0;        // main loop only
   std::atomic<size_t> total_{0};
   std::atomic<bool> release_wanted_{false};
   bool served_ = false;

@@ -50,20 +50,21 @@ Connection* ReactorImpl::NewConnection(int fd, uint16_t listener,
 
 void ReactorImpl::OpenAccepted(const AcceptedSocket& socket) {
   absl::Status hook;
+  const bool stopping = stopping_ || engine_.stop_requested();
   const auto& after_accept = engine_.AfterAccept(socket.listener);
-  if (after_accept && !stopping_) {
+  if (after_accept && !stopping) {
     if (!Guard("after_accept", [&] { hook = after_accept(socket.fd); })) {
       hook = absl::InternalError("after_accept threw");
     }
   }
   Connection* c = nullptr;
-  if (stopping_ || !hook.ok()) {
+  if (stopping || !hook.ok()) {
     ::close(socket.fd);
   } else {
     c = NewConnection(socket.fd, socket.listener, socket.peer);
   }
   if (c == nullptr) {
-    if (!stopping_) counters_.rejected.Add(1);
+    if (!stopping) counters_.rejected.Add(1);
     load_.fetch_sub(1, std::memory_order_relaxed);
     engine_.ConnectionReleased();
     return;
