@@ -66,8 +66,9 @@ class Engine {
   virtual std::span<const Address> bound() const = 0;
 
   // [any] Connects to `address`. OK: `done` will be called exactly once, on a
-  // reactor's thread. Otherwise `done` is destroyed uncalled: InvalidArgument
-  // (address or options), Unavailable (not running).
+  // reactor's thread, never inside this call. Otherwise `done` is destroyed
+  // uncalled: InvalidArgument (no address, an option out of range), Unavailable
+  // (the engine does not run).
   virtual absl::Status Dial(const Address& address, DialOptions options,
                             DialDone done) = 0;
 

@@ -73,7 +73,7 @@ void Mailbox::WakeLocked(bool was_empty) {
   }
 }
 
-absl::Status Mailbox::PostLocked(Task task) {
+absl::Status Mailbox::PostLocked(Task& task) {
   if (!open_) return absl::UnavailableError("the engine has stopped");
   const bool was_empty = EmptyLocked();
   tasks_.push_back(std::move(task));
@@ -83,7 +83,7 @@ absl::Status Mailbox::PostLocked(Task task) {
 
 absl::Status Mailbox::Post(Task task) {
   MutexLock lock(mutex_);
-  return PostLocked(std::move(task));
+  return PostLocked(task);
 }
 
 absl::Status Mailbox::PostFor(uint32_t slot, uint32_t generation, Task task) {
@@ -91,7 +91,7 @@ absl::Status Mailbox::PostFor(uint32_t slot, uint32_t generation, Task task) {
   if (open_ && !slab_->IsCurrent(slot, generation)) {
     return absl::NotFoundError("the connection is gone");
   }
-  return PostLocked(std::move(task));
+  return PostLocked(task);
 }
 
 bool Mailbox::PostSockets(std::span<const AcceptedSocket> sockets) {

@@ -73,7 +73,9 @@ class Mailbox {
  private:
   Mailbox() = default;
 
-  absl::Status PostLocked(Task task) SLUICE_REQUIRES(mutex_);
+  // Leaves `task` to the caller if it is not taken: it is destroyed outside of
+  // the lock, since its destructor may post.
+  absl::Status PostLocked(Task& task) SLUICE_REQUIRES(mutex_);
   void WakeLocked(bool was_empty) SLUICE_REQUIRES(mutex_);
   bool EmptyLocked() const SLUICE_REQUIRES(mutex_) {
     return tasks_.empty() && sockets_.empty();

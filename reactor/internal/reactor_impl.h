@@ -188,7 +188,7 @@ class ReactorImpl final : public Reactor {
   void OnReadable(Connection& c, bool end_expected);
   void ReadForHandler(Connection& c, bool end_expected);
   void ThrowInputAway(Connection& c);
-  void OnHangupUnread(Connection& c);
+  void OnHangupUnread(Connection& c, uint32_t events);
   void OnPeerFin(Connection& c);
   void RunCallback(Connection& c, absl::FunctionRef<Action()> callback);
   void FinishCallback(Connection& c, Action action);

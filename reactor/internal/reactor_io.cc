@@ -115,7 +115,7 @@ void ReactorImpl::OnConnectionEvent(Connection& c, uint32_t events) {
   if (ReadingWanted(c)) {
     OnReadable(c, events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR));
   } else {
-    OnHangupUnread(c);
+    OnHangupUnread(c, events);
   }
 }
 
@@ -205,7 +205,7 @@ void ReactorImpl::ThrowInputAway(Connection& c) {
 }
 
 // Reading is off, and the socket has something to tell all the same.
-void ReactorImpl::OnHangupUnread(Connection& c) {
+void ReactorImpl::OnHangupUnread(Connection& c, uint32_t events) {
   int error = 0;
   socklen_t length = sizeof(error);
   if (getsockopt(c.fd_, SOL_SOCKET, SO_ERROR, &error, &length) == 0 &&
@@ -214,8 +214,11 @@ void ReactorImpl::OnHangupUnread(Connection& c) {
     return;
   }
   if (c.flags_ & kFlagFinSeen) {
-    // FIN was seen, now a hang-up without an error. Ours is out too: over.
-    if (c.flags_ & kFlagFinSent) MarkForClose(c, CloseReason::kPeerClosed, 0);
+    // Now a hang-up without an error: a Unix peer that is gone altogether, or
+    // both FINs are out. Nothing can come or go any more.
+    if ((events & EPOLLHUP) || (c.flags_ & kFlagFinSent)) {
+      MarkForClose(c, CloseReason::kPeerClosed, 0);
+    }
     return;
   }
   // FIN counts once no byte is left before it; else it is found when reading
