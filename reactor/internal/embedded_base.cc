@@ -35,6 +35,10 @@ int FindEpollFd(int marker) {
 
 void Ignore(evutil_socket_t, short, void*) {}
 
+void EndPass(evutil_socket_t, short, void* base) {
+  event_base_loopbreak(static_cast<event_base*>(base));
+}
+
 struct EarliestTimer {
   timeval now;
   int64_t wait = EmbeddedBase::kNever;
@@ -70,6 +74,11 @@ absl::StatusOr<std::unique_ptr<EmbeddedBase>> EmbeddedBase::Create() {
   }
   std::unique_ptr<EmbeddedBase> result(new EmbeddedBase(base));
 
+  result->end_of_pass_ = evtimer_new(base, EndPass, base);
+  if (result->end_of_pass_ == nullptr) {
+    return absl::ResourceExhaustedError("evtimer_new (libevent)");
+  }
+
   UniqueFd marker(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!marker) return ErrnoStatus(errno, "eventfd");
   event* probe =
@@ -84,9 +93,19 @@ absl::StatusOr<std::unique_ptr<EmbeddedBase>> EmbeddedBase::Create() {
   return result;
 }
 
-EmbeddedBase::~EmbeddedBase() { event_base_free(base_); }
+EmbeddedBase::~EmbeddedBase() {
+  if (end_of_pass_ != nullptr) event_free(end_of_pass_);
+  event_base_free(base_);
+}
 
-void EmbeddedBase::RunPass() { event_base_loop(base_, EVLOOP_NONBLOCK); }
+void EmbeddedBase::RunPass() {
+  // EVLOOP_NONBLOCK goes on while anything is active, for ever if an event
+  // makes itself active again. A timer that is due at once comes behind all
+  // that is due now and ends the pass; what is left has the next turn.
+  const timeval at_once{0, 0};
+  event_add(end_of_pass_, &at_once);
+  event_base_loop(base_, EVLOOP_NONBLOCK);
+}
 
 bool EmbeddedBase::HasEvents() const {
   return event_base_get_num_events(base_, EVENT_BASE_COUNT_ADDED) > ours_;

@@ -33,7 +33,7 @@ class EmbeddedBase {
   // Readable when libevent has an event to take.
   int epoll_fd() const { return epoll_fd_; }
 
-  // One pass without waiting: runs every callback that is due.
+  // One pass without waiting: runs every callback that is due now.
   void RunPass();
 
   // Does it hold anything besides our own signal events?
@@ -51,6 +51,7 @@ class EmbeddedBase {
   explicit EmbeddedBase(event_base* base) : base_(base) {}
 
   event_base* base_;
+  event* end_of_pass_ = nullptr;
   int epoll_fd_ = -1;
   int ours_ = 0;
 };

@@ -73,6 +73,10 @@ void ReactorImpl::AdvanceClose(Connection& c) {
       return;
     }
   }
+  if (c.active_->thrown_away >= options_.limits.linger_bytes) {
+    MarkForClose(c, CloseReason::kNone, 0);
+    return;
+  }
   c.state_ = static_cast<uint8_t>(ConnectionState::kLingering);
   c.active_->deadline = tick_ + TicksFor(options_.limits.linger_timeout);
   Schedule(c);

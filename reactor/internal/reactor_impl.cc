@@ -33,6 +33,13 @@ constexpr uint32_t kFirstSource = 3;
 
 thread_local ReactorImpl* current_reactor = nullptr;
 
+// Of a timer; "never" (nanoseconds::max()) must not wrap round to long ago.
+int64_t DeadlineAfter(int64_t delay) {
+  const int64_t now = PreciseNow();
+  return delay > TimerQueue::kNever - now ? TimerQueue::kNever
+                                          : now + std::max<int64_t>(delay, 0);
+}
+
 }  // namespace
 
 ReactorImpl::ReactorImpl(EngineImpl& engine, int index, size_t max_connections)
@@ -154,7 +161,7 @@ int64_t ReactorImpl::WaitTimeout() {
     return 0;
   }
   int64_t wait = INT64_MAX;
-  if (timers_.size() > 0) {
+  if (timers_.NextDeadline() != TimerQueue::kNever) {
     wait = std::max<int64_t>(timers_.NextDeadline() - PreciseNow(), 0);
   }
   if (base_->HasActive()) return 0;
@@ -336,9 +343,9 @@ void ReactorImpl::SetIdleTimeout(Connection& c,
 
 TimerId ReactorImpl::RunAfter(std::chrono::nanoseconds delay, Task task) {
   CheckOnLoop("Reactor::RunAfter");
-  const TimerId id = timers_.Add(
-      PreciseNow() + std::max<int64_t>(delay.count(), 0), /*period=*/0,
-      [once = std::move(task)]() mutable { std::move(once)(); });
+  const TimerId id =
+      timers_.Add(DeadlineAfter(delay.count()), /*period=*/0,
+                  [once = std::move(task)]() mutable { std::move(once)(); });
   counters_.timers.Set(timers_.size());
   return id;
 }
@@ -346,7 +353,7 @@ TimerId ReactorImpl::RunAfter(std::chrono::nanoseconds delay, Task task) {
 TimerId ReactorImpl::RunEvery(std::chrono::nanoseconds period, TimerTask task) {
   CheckOnLoop("Reactor::RunEvery");
   const int64_t nanos = std::max<int64_t>(period.count(), 1000);
-  const TimerId id = timers_.Add(PreciseNow() + nanos, nanos, std::move(task));
+  const TimerId id = timers_.Add(DeadlineAfter(nanos), nanos, std::move(task));
   counters_.timers.Set(timers_.size());
   return id;
 }

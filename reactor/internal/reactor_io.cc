@@ -201,6 +201,10 @@ void ReactorImpl::ThrowInputAway(Connection& c) {
     active.thrown_away += static_cast<size_t>(n);
     if (options_.trigger == Trigger::kLevel) break;
   }
+  if (StateOf(c.state_) == ConnectionState::kLingering &&
+      active.thrown_away >= options_.limits.linger_bytes) {
+    MarkForClose(c, CloseReason::kNone, 0);
+  }
   Settle(c);
 }
 
