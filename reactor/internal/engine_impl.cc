@@ -184,13 +184,31 @@ absl::Status EngineImpl::Run() {
   return status;
 }
 
+// The threads of the reactors wait here between having prepared themselves and
+// serving. Shared with them: one that is slow to wake reads it after Serve has
+// gone on.
+struct EngineImpl::Start {
+  explicit Start(size_t threads)
+      : statuses(threads),
+        open_fds(threads),
+        prepared(static_cast<ptrdiff_t>(threads)) {}
+  std::vector<absl::Status> statuses;
+  std::vector<size_t> open_fds;
+  std::latch prepared;
+  bool serve = false;  // written before `go`
+  std::latch go{1};
+};
+
 absl::Status EngineImpl::Serve() {
   ScopedAffinity affinity;  // with one reactor it is our thread that is pinned
+  std::shared_ptr<Start> start;
+  absl::Status status;
   if (!merged()) {
-    if (absl::Status s = StartReactors(); !s.ok()) return s;
+    start = StartReactors();
+    for (const absl::Status& s : start->statuses) status.Update(s);
   }
   // After the others took their tables, so that theirs have no copies of it.
-  absl::Status status = main_->Prepare(merged() ? cpus_[0] : -1);
+  if (status.ok()) status = main_->Prepare(merged() ? cpus_[0] : -1);
   if (status.ok()) {
     served_ = true;
     if (options_.handle_signals) HandleSignals();
@@ -199,16 +217,14 @@ absl::Status EngineImpl::Serve() {
       main_->StartTicking();
     }
     OpenMainAcceptors();
-    main_->RunLoop();
-  } else {
-    for (const auto& reactor : reactors_) {
-      // As if it had been stopped at once.
-      (void)reactor->Post([r = reactor.get()] {
-        r->BeginStop(CloseReason::kShutdown);
-        r->ArrivalsEnded();
-      });
-    }
   }
+  // Only now: what a reactor's first turn says ("ready") is true.
+  if (start != nullptr) {
+    start->serve = status.ok();
+    start->go.count_down();
+  }
+  if (status.ok()) main_->RunLoop();
+
   for (event* signal_event : signal_events_) event_free(signal_event);
   signal_events_.clear();
   main_acceptors_.clear();
@@ -219,7 +235,7 @@ absl::Status EngineImpl::Serve() {
   return status;
 }
 
-absl::Status EngineImpl::StartReactors() {
+std::shared_ptr<EngineImpl::Start> EngineImpl::StartReactors() {
   const bool own_tables = options_.fd_tables == FdTables::kPerReactor;
   if (!own_tables) GrowFdTable(std::min(fd_limit_, kMostFdsAhead));
 
@@ -235,18 +251,6 @@ absl::Status EngineImpl::StartReactors() {
   }
   const bool block_signals = own_tables || options_.handle_signals;
   if (block_signals) pthread_sigmask(SIG_BLOCK, &blocked, &before);
-  // Outlives this function: a thread that is slow to be woken still reads it.
-  struct Start {
-    explicit Start(size_t threads)
-        : statuses(threads),
-          open_fds(threads),
-          prepared(static_cast<ptrdiff_t>(threads)) {}
-    std::vector<absl::Status> statuses;
-    std::vector<size_t> open_fds;
-    bool all_ok = false;
-    std::latch prepared;
-    std::latch go{1};
-  };
   const size_t count = reactors_.size();
   auto start = std::make_shared<Start>(count);
   for (size_t i = 0; i < count; ++i) {
@@ -255,7 +259,7 @@ absl::Status EngineImpl::StartReactors() {
       start->open_fds[i] = OpenFds();
       start->prepared.count_down();
       start->go.wait();
-      if (start->all_ok) {
+      if (start->serve) {
         reactors_[i]->StartTicking();
         reactors_[i]->RunLoop();
       }
@@ -266,10 +270,6 @@ absl::Status EngineImpl::StartReactors() {
   }
   if (block_signals) pthread_sigmask(SIG_SETMASK, &before, nullptr);
   start->prepared.wait();
-
-  absl::Status status;
-  for (const absl::Status& s : start->statuses) status.Update(s);
-  start->all_ok = status.ok();
   if (own_tables) {
     const size_t used =
         *std::max_element(start->open_fds.begin(), start->open_fds.end()) +
@@ -278,12 +278,7 @@ absl::Status EngineImpl::StartReactors() {
     if (hand_off_ != nullptr) hand_off_->CloseReceivingEnds();
   }
   reactors_running_ = count;
-  start->go.count_down();
-  if (!status.ok()) {
-    for (std::thread& thread : threads_) thread.join();
-    threads_.clear();
-  }
-  return status;
+  return start;
 }
 
 absl::Status EngineImpl::PrepareReactor(size_t i) {

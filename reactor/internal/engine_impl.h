@@ -82,6 +82,7 @@ class EngineImpl final : public Engine {
   size_t reactor_capacity() const { return reactor_capacity_; }
 
  private:
+  struct Start;
   enum class Phase { kCreated, kRunning, kDraining, kStopping, kStopped };
 
   bool merged() const { return main_ == reactors_[0].get(); }
@@ -89,7 +90,7 @@ class EngineImpl final : public Engine {
   absl::Status Bind(const ListenerSpec& spec);
   void CloseSockets(Listener& listener);
   absl::Status Serve();
-  absl::Status StartReactors();
+  std::shared_ptr<Start> StartReactors();
   absl::Status PrepareReactor(size_t i);
   std::vector<int> FdsUnwantedBy(size_t reactor) const;
   void OpenAcceptors(size_t i);

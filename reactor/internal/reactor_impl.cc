@@ -104,8 +104,10 @@ void ReactorImpl::Teardown() {
   base_.reset();
   wheel_fd_.Reset();
   poller_.Close();
-  current_reactor = outer_;
-  Mailbox::SetCurrent(outer_ == nullptr ? nullptr : outer_->mailbox_);
+  if (current_reactor == this) {  // else Prepare was never called
+    current_reactor = outer_;
+    Mailbox::SetCurrent(outer_ == nullptr ? nullptr : outer_->mailbox_);
+  }
 }
 
 void ReactorImpl::StartTicking() {
@@ -133,7 +135,7 @@ void ReactorImpl::Turn() {
   const std::span<const epoll_event> ready =
       poller_.Wait(events_, WaitTimeout());
   counters_.turns.Add(1);
-  tick_ = std::max(tick_, TickAt(CoarseNow()));
+  RefreshTick();
   // Now, so that what is posted from here on waits for the next turn.
   if (mailbox_->HasMail()) mailbox_->Take(&tasks_, &arrivals_);
 
@@ -188,7 +190,7 @@ void ReactorImpl::Dispatch(const epoll_event& event) {
     case kWakeKey:
       break;
     case kBaseKey:
-      Guard("a libevent callback", [this] { base_->RunPass(); });
+      base_->RunPass();
       break;
     case kWheelKey:
       wheel_fired_ = true;
@@ -237,7 +239,7 @@ void ReactorImpl::RunBaseIfDue() {
   base_ran_in_vain_ = false;
   if (!base_->HasActive() && !base_->HasEvents()) return;
   if (!base_->HasActive() && base_->NextTimer() > 0) return;
-  Guard("a libevent callback", [this] { base_->RunPass(); });
+  base_->RunPass();
   base_ran_in_vain_ = base_->HasEvents() && base_->NextTimer() == 0;
 }
 
@@ -277,13 +279,19 @@ uint32_t ReactorImpl::TickAt(int64_t now) const {
 }
 
 // Rounded up, and two more: one for the part of the present tick that has
-// passed, one for the clock, which may be a turn old. Late, never early.
+// passed, one for the coarse clock. Late, never early.
 uint32_t ReactorImpl::TicksFor(std::chrono::milliseconds time) const {
   const int64_t ticks =
       (std::min<int64_t>(time.count(), int64_t{kMaxTicks} * 32) * 1'000'000 +
        kTickNanos - 1) /
       kTickNanos;
   return static_cast<uint32_t>(ticks) + 2;
+}
+
+// A turn may be long: what is stamped after a callback must not look as old as
+// the turn's beginning.
+void ReactorImpl::RefreshTick() {
+  tick_ = std::max(tick_, TickAt(CoarseNow()));
 }
 
 void ReactorImpl::ArmWheel() {
@@ -337,6 +345,7 @@ void ReactorImpl::OnDeadline(Connection& c) {
 void ReactorImpl::SetIdleTimeout(Connection& c,
                                  std::chrono::milliseconds timeout) {
   c.idle_ticks_ = timeout.count() > 0 ? TicksFor(timeout) : 0;
+  RefreshTick();
   c.activity_tick_ = tick_;
   if (StateOf(c.state_) <= ConnectionState::kOpen) Schedule(c);
 }

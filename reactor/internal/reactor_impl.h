@@ -174,6 +174,7 @@ class ReactorImpl final : public Reactor {
   void RunTasks();
   void RunReadyAgain();
   void RunBaseIfDue();
+  void RefreshTick();
   void ArmWheel();
   uint32_t TickAt(int64_t now) const;
   uint32_t TicksFor(std::chrono::milliseconds time) const;

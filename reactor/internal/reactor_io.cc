@@ -142,7 +142,8 @@ void ReactorImpl::ReadForHandler(Connection& c, bool end_expected) {
                    options_.read_buffer);
       room = c.active_->in.Room(pool_, want).first(want);
     } else {
-      room = {read_buffer_.get(), options_.read_buffer};
+      room = {read_buffer_.get(),
+              std::min(options_.read_buffer, options_.limits.max_inbound)};
     }
     room = room.first(std::min(room.size(), budget));
 
@@ -275,6 +276,7 @@ void ReactorImpl::RunCallback(Connection& c,
 
 void ReactorImpl::FinishCallback(Connection& c, Action action) {
   in_callback_ = nullptr;
+  RefreshTick();
   if (!direct_.empty()) {
     if (StateOf(c.state_) == ConnectionState::kOpen) {
       Activate(c).in.Append(pool_, direct_);
@@ -444,6 +446,7 @@ void ReactorImpl::SendCork(Connection& c) {
 // The cork and `pieces` in one system call; the rest is queued.
 void ReactorImpl::SendDirect(Connection& c,
                              std::span<const std::string_view> pieces) {
+  RefreshTick();
   std::array<iovec, kGatherPieces> all;
   size_t count = 0;
   if (in_callback_ == &c && cork_size_ > 0) {
