@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -16,9 +17,13 @@ inline absl::string_view ToAbsl(std::string_view s) {
 }
 
 // A status for errno `error` with the canonical code abseil gives it and the
-// text "`what`: <strerror>".
+// text "`what`: <strerror>". Not absl::ErrnoToStatus: its table of texts is
+// made on first use, which ThreadSanitizer cannot see to be safe in Debian's
+// abseil.
 inline absl::Status ErrnoStatus(int error, std::string_view what) {
-  return absl::ErrnoToStatus(error, ToAbsl(what));
+  return absl::Status(
+      absl::ErrnoToStatusCode(error),
+      absl::StrCat(ToAbsl(what), ": ", std::generic_category().message(error)));
 }
 
 }  // namespace sluice::internal
