@@ -80,6 +80,14 @@ void Acceptor::Rest() {
   reactor_.ModifySource(source_, fd_, 0);
 }
 
+void Acceptor::PlaceFreed() {
+  if (retry_.value == 0) Resume();
+}
+
+void Acceptor::DescriptorFreed() {
+  if (retry_.value != 0) Resume();
+}
+
 void Acceptor::Resume() {
   if (stopped_ || !resting_) return;
   if (retry_.value != 0) reactor_.Cancel(retry_);

@@ -20,14 +20,14 @@ class AcceptTarget {
   enum class Admission {
     kTake,  // room for one was reserved: TakeSocket or CancelAdmission follows
     kReject,  // take it off the queue and close it
-    kWait,    // leave it in the queue; ResumeAccepting will be called
+    kWait,    // leave it in the queue; PlaceFreed will be called
   };
   virtual Admission Admit() = 0;
   virtual void CancelAdmission() = 0;
   virtual void TakeSocket(const AcceptedSocket& socket) = 0;
   virtual void BatchDone() = 0;
-  // Accepting stopped for want of a descriptor: call ResumeAccepting as soon as
-  // one is free (it retries by itself as well).
+  // Accepting pauses for want of a descriptor: call DescriptorFreed as soon as
+  // there is one (it retries by itself as well).
   virtual void WantsDescriptor() = 0;
 
  protected:
@@ -55,9 +55,11 @@ class Acceptor final : public EventSource {
            uint16_t listener, int batch);
   ~Acceptor();
 
-  void Start();   // begins to listen for events
-  void Stop();    // for good; harmless twice
-  void Resume();  // ends a wait or a pause early
+  void Start();  // begins to listen for events
+  void Stop();   // for good; harmless twice
+
+  void PlaceFreed();       // ends a wait (Admission::kWait)
+  void DescriptorFreed();  // ends a pause early
 
   void OnReady(uint32_t events) override;
 
@@ -70,6 +72,7 @@ class Acceptor final : public EventSource {
   void ShedOne();
   void PauseFor(std::chrono::milliseconds time);
   void Rest();
+  void Resume();
 
   ReactorImpl& reactor_;
   AcceptTarget& target_;
@@ -81,7 +84,7 @@ class Acceptor final : public EventSource {
   bool stopped_ = true;
   bool resting_ = false;  // not asking epoll
   std::chrono::milliseconds pause_{kFirstPause};
-  TimerId retry_;
+  TimerId retry_;  // set: it rests because of a pause
 };
 
 }  // namespace sluice::internal

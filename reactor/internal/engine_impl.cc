@@ -396,31 +396,40 @@ AcceptTarget::Admission EngineImpl::Admit() {
     if (options_.when_full == WhenFull::kReject) {
       return AcceptTarget::Admission::kReject;
     }
-    WantRelease();
+    WantPlace();
     // One may have ended before it could know that we wait.
     if (total_.load() >= most) return AcceptTarget::Admission::kWait;
   }
 }
 
-void EngineImpl::WantRelease() { release_wanted_.store(true); }
+void EngineImpl::PlaceFreed() {
+  if (place_wanted_.load() && place_wanted_.exchange(false)) {
+    (void)main_->Post([this] { ResumeAccepting(&Acceptor::PlaceFreed); });
+  }
+}
+
+void EngineImpl::CancelAdmission() {
+  total_.fetch_sub(1);
+  PlaceFreed();
+}
 
 void EngineImpl::ConnectionReleased() {
   const size_t left = total_.fetch_sub(1) - 1;
-  if (release_wanted_.load() && release_wanted_.exchange(false)) {
-    (void)main_->Post([this] { ResumeAccepting(); });
+  PlaceFreed();
+  if (descriptor_wanted_.load() && descriptor_wanted_.exchange(false)) {
+    (void)main_->Post([this] { ResumeAccepting(&Acceptor::DescriptorFreed); });
   }
   if (left == 0 && phase_.load() == Phase::kDraining) {
     (void)main_->Post([this] { CheckDrained(); });
   }
 }
 
-void EngineImpl::ResumeAccepting() {
-  for (const auto& acceptor : main_acceptors_) acceptor->Resume();
+void EngineImpl::ResumeAccepting(void (Acceptor::*freed)()) {
+  for (const auto& acceptor : main_acceptors_) (acceptor.get()->*freed)();
   for (size_t i = 0; i < reactors_.size(); ++i) {
-    if (own_acceptors_[i].target == nullptr) continue;
-    (void)reactors_[i]->Post([this, i] {
+    (void)reactors_[i]->Post([this, i, freed] {
       for (const auto& acceptor : own_acceptors_[i].acceptors) {
-        acceptor->Resume();
+        (acceptor.get()->*freed)();
       }
     });
   }
@@ -498,9 +507,7 @@ void EngineImpl::OnSignal(int, short, void* self) {
 
 absl::Status EngineImpl::Dial(const Address& address, DialOptions options,
                               DialDone done) {
-  if (address.family() == Address::Family::kNone) {
-    return absl::InvalidArgumentError("dial: no address");
-  }
+  if (absl::Status s = CheckDial(address, options.source); !s.ok()) return s;
   if (options.timeout.count() <= 0) {
     return absl::InvalidArgumentError("DialOptions::timeout is " +
                                       std::to_string(options.timeout.count()) +

@@ -72,12 +72,17 @@ class EngineImpl final : public Engine {
   bool stop_requested() const {
     return stop_requested_.load(std::memory_order_relaxed);
   }
-  // Room for one more connection? Counts it if so; ConnectionReleased undoes.
+  // Room for one more connection? Counts it if so, until CancelAdmission or
+  // ConnectionReleased.
   AcceptTarget::Admission Admit();
+  void CancelAdmission();
   void ConnectionReleased();
-  // The next ConnectionReleased calls ResumeAccepting, on the main loop.
-  void WantRelease();
-  void ResumeAccepting();
+  // The next place, or descriptor, that becomes free resumes the acceptors that
+  // wait for one. After the call look again: it may have become free before.
+  void WantPlace() { place_wanted_.store(true); }
+  void WantDescriptor() { descriptor_wanted_.store(true); }
+  // On the main loop.
+  void ResumeAccepting(void (Acceptor::*freed)());
   // Connections a reactor of its own table can hold; SIZE_MAX if shared.
   size_t reactor_capacity() const { return reactor_capacity_; }
 
@@ -102,6 +107,7 @@ class EngineImpl final : public Engine {
   void BeginStop(CloseReason reason);
   void BeginDrain(std::chrono::milliseconds deadline);
   void CheckDrained();
+  void PlaceFreed();
   void ReactorEnded();
   size_t PickForDial(const Address& address);
   static void OnSignal(int, short, void* self);
@@ -136,7 +142,8 @@ class EngineImpl final : public Engine {
   std::atomic<bool> accepting_{true};  // until Stop or Drain is called
   size_t reactors_running_ = 0;        // main loop only
   std::atomic<size_t> total_{0};
-  std::atomic<bool> release_wanted_{false};
+  std::atomic<bool> place_wanted_{false};
+  std::atomic<bool> descriptor_wanted_{false};
   bool served_ = false;
 
   Mutex dial_mutex_;

@@ -22,8 +22,8 @@ constexpr std::chrono::milliseconds kRetryDelay{1};
 // --- DirectTarget.
 
 AcceptTarget::Admission DirectTarget::Admit() { return engine_.Admit(); }
-void DirectTarget::CancelAdmission() { engine_.ConnectionReleased(); }
-void DirectTarget::WantsDescriptor() { engine_.WantRelease(); }
+void DirectTarget::CancelAdmission() { engine_.CancelAdmission(); }
+void DirectTarget::WantsDescriptor() { engine_.WantDescriptor(); }
 
 void DirectTarget::TakeSocket(const AcceptedSocket& socket) {
   reactor_.load().fetch_add(1, std::memory_order_relaxed);
@@ -139,14 +139,14 @@ bool HandOff::AnyRoom() const {
 AcceptTarget::Admission HandOff::Admit() {
   if (blocked_) return Admission::kWait;
   if (!AnyRoom()) {
-    engine_.WantRelease();
+    engine_.WantPlace();
     if (!AnyRoom()) return Admission::kWait;
   }
   return engine_.Admit();
 }
 
-void HandOff::CancelAdmission() { engine_.ConnectionReleased(); }
-void HandOff::WantsDescriptor() { engine_.WantRelease(); }
+void HandOff::CancelAdmission() { engine_.CancelAdmission(); }
+void HandOff::WantsDescriptor() { engine_.WantDescriptor(); }
 
 void HandOff::TakeSocket(const AcceptedSocket& socket) {
   int i = balancer_.Pick(socket.peer, static_cast<int>(reactors_.size()),
@@ -165,7 +165,9 @@ void HandOff::BatchDone() {
     if (!shares_[i].empty() && !Deliver(i)) delivered = false;
   }
   if (delivered) {
-    if (std::exchange(blocked_, false)) engine_.ResumeAccepting();
+    if (std::exchange(blocked_, false)) {
+      engine_.ResumeAccepting(&Acceptor::PlaceFreed);
+    }
     if (finish_ != nullptr) {
       for (FdChannel& channel : channels_) channel.CloseSend();
       std::exchange(finish_, nullptr)();

@@ -267,12 +267,15 @@ absl::StatusOr<BoundSocket> Listen(const Address& address,
   return bound;
 }
 
+absl::Status CheckDial(const Address& address, const Address& source) {
+  const absl::Status s = CheckEnds(address, source);
+  return s.ok() ? s : At(absl::StrCat("dial ", address.ToString()), s);
+}
+
 absl::StatusOr<UniqueFd> StartConnect(const Address& address,
                                       const DialOptions& options) {
   const std::string where = absl::StrCat("dial ", address.ToString());
-  if (absl::Status s = CheckEnds(address, options.source); !s.ok()) {
-    return At(where, s);
-  }
+  if (absl::Status s = CheckDial(address, options.source); !s.ok()) return s;
   UniqueFd fd = NewSocket(address);
   if (!fd) {
     const int error = errno;

@@ -51,13 +51,17 @@ absl::StatusOr<BoundSocket> Listen(const Address& address,
 // child.
 void RemoveSocketFile(const BoundSocket& socket);
 
+// InvalidArgument if these two ends cannot meet: no host or no port to dial, a
+// source of another family or of a Unix socket.
+absl::Status CheckDial(const Address& address, const Address& source);
+
 // A non-blocking, close-on-exec socket with options applied, before_bind called
 // and bound to the source, if there is one, then connect(2): EINPROGRESS is OK.
 // ResourceExhausted when no local port is left (EADDRNOTAVAIL), and it says so.
-// InvalidArgument: no host or no port to dial, or a source of another family or
-// of a Unix socket. A source with a port gets SO_REUSEADDR (reuse_address), so
-// that the port serves several destinations. A Unix listener whose queue is
-// full is Unavailable at once: the kernel has no EINPROGRESS for it.
+// InvalidArgument: see CheckDial. A source with a port gets SO_REUSEADDR
+// (reuse_address), so that the port serves several destinations. A Unix
+// listener whose queue is full is Unavailable at once: the kernel has no
+// EINPROGRESS for it.
 absl::StatusOr<UniqueFd> StartConnect(const Address& address,
                                       const DialOptions& options);
 
