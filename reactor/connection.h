@@ -74,7 +74,8 @@ class ReadPause {
 };
 
 // One accepted or dialed stream.
-// Thread: every method on the connection's loop, checked.
+// Thread: every method on the connection's loop; those that read or change its
+//   bytes or its life check it.
 // Lifetime: owned by its reactor, valid until its OnClose returns. Keep a
 //   ConnectionRef, not a pointer.
 // Errors: a peer's faults arrive in OnClose; Write answers a status and never

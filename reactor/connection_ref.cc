@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "reactor/connection.h"
+#include "reactor/internal/check.h"
 #include "reactor/internal/mailbox.h"
 #include "reactor/internal/reactor_impl.h"
 
@@ -40,6 +41,7 @@ absl::Status ConnectionRef::Close(CloseMode mode) const {
 
 absl::Status ConnectionRef::Post(
     absl::AnyInvocable<void(Connection&) &&> function) const {
+  SLUICE_CHECK(function != nullptr, "ConnectionRef::Post of an empty function");
   if (mailbox_ == nullptr) return Gone();
   return internal::ReactorImpl::PostTo(
       *this, [f = std::move(function)](Connection& c) mutable {

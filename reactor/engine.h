@@ -22,7 +22,9 @@
 namespace sluice {
 
 // Told how a dial ended, on the reactor the connection belongs to: with the
-// connection, just before its OnOpen, or with the reason it failed.
+// connection, just before its OnOpen, or with the reason it failed. What it
+// sets up (Emplace, SetIdleTimeout) is there in OnOpen. If the connection ends
+// inside of it, by Close or a failed write, neither OnOpen nor OnClose follows.
 using DialDone = absl::AnyInvocable<void(absl::StatusOr<Connection*>) &&>;
 
 // Listeners, a main reactor that accepts, and the reactors that serve.
@@ -54,7 +56,8 @@ class Engine {
   virtual void Stop() = 0;
 
   // [any] Stops accepting, calls OnDrain, and stops when the last connection is
-  // gone or the deadline has passed (what is left then closes with kDrain).
+  // gone or the deadline has passed (what is left then closes with kDrain). The
+  // first call counts.
   virtual void Drain(std::chrono::milliseconds deadline) = 0;
 
   // [any] Stops accepting on one listener (its index in Create's list) for
@@ -67,7 +70,8 @@ class Engine {
 
   // [any] Connects to `address`. OK: `done` will be called exactly once, on a
   // reactor's thread, never inside this call. Otherwise `done` is destroyed
-  // uncalled: InvalidArgument (no address, an option out of range), Unavailable
+  // uncalled: InvalidArgument (ends that cannot meet, no `done`, a timeout or
+  // reactor out of range), Unavailable
   // (the engine does not run).
   virtual absl::Status Dial(const Address& address, DialOptions options,
                             DialDone done) = 0;

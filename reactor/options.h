@@ -40,7 +40,9 @@ struct SocketOptions {
   int receive_buffer = 0;
   int send_buffer = 0;
   // SO_LINGER in seconds. Unset is right nearly always: the engine flushes by
-  // itself. 0 makes every close a reset.
+  // itself. 0 makes every close a reset. With more, close(2) waits inside the
+  // loop until the peer has acknowledged (Linux does so on non-blocking sockets
+  // too), and every connection of the reactor waits with it.
   std::optional<std::chrono::seconds> linger;
   std::string bind_to_device;  // SO_BINDTODEVICE, for example "eth0"
   // SO_REUSEADDR on listening sockets, and on dialed ones with a source port.
@@ -105,8 +107,10 @@ enum class FdTables : uint8_t {
   // table never stalls while it grows, and each system call on a connection
   // saves about 25 ns. The price: a descriptor that another thread opens later
   // (a reopened log file, a database connection) does not exist in a handler's
-  // thread, and one opened before Run stays open in every reactor until Run
-  // returns. For handlers that talk to their connections and the worker pool.
+  // thread, one opened before Run stays open in every reactor until Run
+  // returns, and an engine created later cannot be posted to from it (Post and
+  // ConnectionRef answer FailedPrecondition). For handlers that talk to their
+  // connections and the worker pool.
   kPerReactor,
 };
 
@@ -182,7 +186,7 @@ struct Options {
 
   // SIGINT and SIGTERM call Stop while Run runs. Off: signals are not touched.
   bool handle_signals = false;
-  // Run raises the soft RLIMIT_NOFILE to the hard one, as Go's runtime does.
+  // Create raises the soft RLIMIT_NOFILE to the hard one, as Go's runtime does.
   // Turn it off in a process that uses select(2).
   bool raise_fd_limit = true;
 

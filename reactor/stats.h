@@ -11,7 +11,7 @@ namespace sluice {
 // while the loops run, they are not one moment's snapshot. Counters only rise.
 struct EngineStats {
   // Connections.
-  size_t connections = 0;  // open now, those being closed included
+  size_t connections = 0;  // now, those on their way in or out included
   uint64_t opened = 0;     // OnOpen calls
   uint64_t closed = 0;     // OnClose calls
   uint64_t accepted = 0;   // accept4 gave a descriptor
@@ -36,7 +36,7 @@ struct EngineStats {
 
   // Loops.
   uint64_t turns = 0;  // times a loop woke up
-  size_t timers = 0;   // RunAfter and RunEvery, live
+  size_t timers = 0;   // RunAfter and RunEvery, live; the engine's own too
 };
 
 }  // namespace sluice

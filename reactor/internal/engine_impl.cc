@@ -8,6 +8,7 @@
 #include <latch>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "reactor/internal/check.h"
@@ -24,6 +25,8 @@ constexpr size_t kReservedFds = 16;
 // A table grown to its limit costs 8 bytes a descriptor; a limit of a billion
 // (containers) must not cost 8 GB.
 constexpr size_t kMostFdsAhead = size_t{1} << 20;
+constexpr std::chrono::milliseconds kLongestDrain =
+    std::chrono::hours(24 * 365);
 constexpr int kMostReactors = 1024;
 constexpr size_t kMostConnections = size_t{1} << 24;  // of one reactor
 
@@ -174,9 +177,10 @@ absl::Status EngineImpl::Run() {
   } else if (action != Action::kShutdown && !stop_requested_.load()) {
     status = Serve();
   }
+  // What was posted in vain still runs; after having served there is nothing.
+  for (const auto& reactor : reactors_) reactor->EndWithoutServing();
+  if (!merged()) main_->EndWithoutServing();
   for (Listener& listener : listeners_) CloseSockets(listener);
-  for (const auto& reactor : reactors_) reactor->mailbox()->Close();
-  main_->mailbox()->Close();
   phase_.store(Phase::kStopped);
   if (served_) {
     main_->Guard("OnShutdown", [&] { handler_.OnShutdown(*this); });
@@ -254,7 +258,7 @@ std::shared_ptr<EngineImpl::Start> EngineImpl::StartReactors() {
   const size_t count = reactors_.size();
   auto start = std::make_shared<Start>(count);
   for (size_t i = 0; i < count; ++i) {
-    threads_.emplace_back([this, start, i] {
+    const auto run = [this, start, i] {
       start->statuses[i] = PrepareReactor(i);
       start->open_fds[i] = OpenFds();
       start->prepared.count_down();
@@ -266,7 +270,16 @@ std::shared_ptr<EngineImpl::Start> EngineImpl::StartReactors() {
       own_acceptors_[i] = OwnAcceptors{};
       reactors_[i]->Teardown();
       (void)main_->Post([this] { ReactorEnded(); });
-    });
+    };
+    try {
+      threads_.emplace_back(run);
+    } catch (const std::system_error& e) {
+      start->statuses[i] = absl::ResourceExhaustedError(
+          "thread " + std::to_string(i + 1) + " of " + std::to_string(count) +
+          " could not be started: " + e.what());
+      start->prepared.count_down(static_cast<ptrdiff_t>(count - i));
+      break;
+    }
   }
   if (block_signals) pthread_sigmask(SIG_SETMASK, &before, nullptr);
   start->prepared.wait();
@@ -274,7 +287,14 @@ std::shared_ptr<EngineImpl::Start> EngineImpl::StartReactors() {
     const size_t used =
         *std::max_element(start->open_fds.begin(), start->open_fds.end()) +
         kReservedFds;
-    reactor_capacity_ = fd_limit_ > used ? fd_limit_ - used : 0;
+    if (fd_limit_ <= used) {
+      start->statuses[0].Update(absl::ResourceExhaustedError(
+          "RLIMIT_NOFILE is " + std::to_string(fd_limit_) +
+          "; a reactor needs " + std::to_string(used) +
+          " descriptors before its first connection"));
+    } else {
+      reactor_capacity_.store(fd_limit_ - used);
+    }
     if (hand_off_ != nullptr) hand_off_->CloseReceivingEnds();
   }
   reactors_running_ = count;
@@ -285,6 +305,7 @@ absl::Status EngineImpl::PrepareReactor(size_t i) {
   if (options_.fd_tables == FdTables::kPerReactor) {
     const std::vector<int> unwanted = FdsUnwantedBy(i);
     if (absl::Status s = UnshareFdTable(unwanted); !s.ok()) return s;
+    Mailbox::NoteOwnTable();
   }
   absl::Status s = reactors_[i]->Prepare(cpus_[i]);
   if (!s.ok()) return s;
@@ -389,10 +410,12 @@ AcceptTarget::Admission EngineImpl::Admit() {
   if (!accepting_.load()) return AcceptTarget::Admission::kWait;
   const size_t most = options_.max_connections;
   for (;;) {
-    if (total_.fetch_add(1) < most || most == 0) {
-      return AcceptTarget::Admission::kTake;
+    size_t total = total_.load();
+    while (most == 0 || total < most) {
+      if (total_.compare_exchange_weak(total, total + 1)) {
+        return AcceptTarget::Admission::kTake;
+      }
     }
-    total_.fetch_sub(1);
     if (options_.when_full == WhenFull::kReject) {
       return AcceptTarget::Admission::kReject;
     }
@@ -478,7 +501,8 @@ void EngineImpl::BeginDrain(std::chrono::milliseconds deadline) {
   if (!phase_.compare_exchange_strong(running, Phase::kDraining)) return;
   StopAccepting();
   main_->Guard("OnDrain", [this] { handler_.OnDrain(*this); });
-  main_->RunAfter(deadline, [this] { BeginStop(CloseReason::kDrain); });
+  main_->RunAfter(std::min(deadline, kLongestDrain),
+                  [this] { BeginStop(CloseReason::kDrain); });
   CheckDrained();
 }
 
@@ -508,6 +532,9 @@ void EngineImpl::OnSignal(int, short, void* self) {
 absl::Status EngineImpl::Dial(const Address& address, DialOptions options,
                               DialDone done) {
   if (absl::Status s = CheckDial(address, options.source); !s.ok()) return s;
+  if (done == nullptr) {
+    return absl::InvalidArgumentError("dial: DialDone is empty");
+  }
   if (options.timeout.count() <= 0) {
     return absl::InvalidArgumentError("DialOptions::timeout is " +
                                       std::to_string(options.timeout.count()) +
@@ -541,16 +568,18 @@ absl::Status EngineImpl::Dial(const Address& address, DialOptions options,
   return posted;
 }
 
+size_t EngineImpl::LoadOf(int i) const {
+  const size_t load = reactors_[static_cast<size_t>(i)]->connections();
+  return load < reactor_capacity_.load() ? load : LoadBalancer::kFull;
+}
+
 size_t EngineImpl::PickForDial(const Address& address) {
-  const auto load = [this](int i) -> size_t {
-    const size_t n = reactors_[static_cast<size_t>(i)]->connections();
-    return n < reactor_capacity_ ? n : LoadBalancer::kFull;
-  };
   sockaddr_storage peer;
   address.ToSockaddr(&peer);
   MutexLock lock(dial_mutex_);
   const int picked =
-      dial_balancer_.Pick(PeerName::FromSockaddr(peer), reactors(), load);
+      dial_balancer_.Pick(PeerName::FromSockaddr(peer), reactors(),
+                          [this](int i) { return LoadOf(i); });
   // All full: the first one's dial will say so.
   return picked == LoadBalancer::kNone ? 0 : static_cast<size_t>(picked);
 }

@@ -83,8 +83,8 @@ class EngineImpl final : public Engine {
   void WantDescriptor() { descriptor_wanted_.store(true); }
   // On the main loop.
   void ResumeAccepting(void (Acceptor::*freed)());
-  // Connections a reactor of its own table can hold; SIZE_MAX if shared.
-  size_t reactor_capacity() const { return reactor_capacity_; }
+  // Connections of reactor i, LoadBalancer::kFull if it can hold no more.
+  size_t LoadOf(int i) const;
 
  private:
   struct Start;
@@ -117,7 +117,8 @@ class EngineImpl final : public Engine {
   Logger logger_;
   const pid_t owner_pid_;
   size_t fd_limit_ = 0;
-  size_t reactor_capacity_ = SIZE_MAX;
+  // Connections that a reactor with a table of its own can hold.
+  std::atomic<size_t> reactor_capacity_{SIZE_MAX};
 
   std::vector<Listener> listeners_;
   std::vector<Address> bound_;

@@ -207,4 +207,9 @@ absl::StatusOr<bool> FdChannel::ReceiveFrom(int receive_fd,
   return true;
 }
 
+void FdChannel::CloseSend() {
+  if (send_) ::shutdown(send_.get(), SHUT_WR);
+  send_.Reset();
+}
+
 }  // namespace sluice::internal

@@ -73,7 +73,9 @@ class FdChannel {
 
   int send_fd() const { return send_.get(); }
   int receive_fd() const { return receive_.get(); }
-  void CloseSend() { send_.Reset(); }
+  // The receiver sees the end behind what was sent, whoever else (a child of
+  // fork(2), another table) still has a copy of the descriptor.
+  void CloseSend();
   void CloseReceive() { receive_.Reset(); }
 
  private:

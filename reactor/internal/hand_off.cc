@@ -124,14 +124,9 @@ void HandOff::CloseReceivingEnds() {
   for (FdChannel& channel : channels_) channel.CloseReceive();
 }
 
-size_t HandOff::LoadOf(int i) const {
-  const size_t load = reactors_[static_cast<size_t>(i)]->connections();
-  return load < engine_.reactor_capacity() ? load : LoadBalancer::kFull;
-}
-
 bool HandOff::AnyRoom() const {
   for (size_t i = 0; i < reactors_.size(); ++i) {
-    if (LoadOf(static_cast<int>(i)) != LoadBalancer::kFull) return true;
+    if (engine_.LoadOf(static_cast<int>(i)) != LoadBalancer::kFull) return true;
   }
   return false;
 }
@@ -150,7 +145,7 @@ void HandOff::WantsDescriptor() { engine_.WantDescriptor(); }
 
 void HandOff::TakeSocket(const AcceptedSocket& socket) {
   int i = balancer_.Pick(socket.peer, static_cast<int>(reactors_.size()),
-                         [this](int r) { return LoadOf(r); });
+                         [this](int r) { return engine_.LoadOf(r); });
   // Room was there in Admit; a dial may have taken it since. The reactor's
   // reserve covers that.
   if (i == LoadBalancer::kNone) i = 0;
@@ -172,15 +167,17 @@ void HandOff::BatchDone() {
       for (FdChannel& channel : channels_) channel.CloseSend();
       std::exchange(finish_, nullptr)();
     }
-  } else if (!std::exchange(blocked_, true)) {
-    Retry();
+  } else {
+    blocked_ = true;
+    if (!retry_set_) Retry();
   }
 }
 
 void HandOff::Retry() {
+  retry_set_ = true;
   main_->RunAfter(kRetryDelay, [this] {
+    retry_set_ = false;
     BatchDone();
-    if (blocked_) Retry();
   });
 }
 

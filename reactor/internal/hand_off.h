@@ -68,7 +68,6 @@ class HandOff final : public AcceptTarget {
  private:
   class Receiver;
 
-  size_t LoadOf(int i) const;
   bool AnyRoom() const;
   bool Deliver(size_t i);  // false: its channel is full
   void DropShare(size_t i);
@@ -82,7 +81,8 @@ class HandOff final : public AcceptTarget {
   std::vector<FdChannel> channels_;
   std::vector<std::unique_ptr<Receiver>> receivers_;
   std::vector<std::vector<AcceptedSocket>> shares_;
-  bool blocked_ = false;  // a channel is full, a retry is set
+  bool blocked_ = false;  // a channel is full
+  bool retry_set_ = false;
   Task finish_;
 };
 

@@ -41,10 +41,14 @@ void Logger::Log(LogLevel level, std::string_view line) {
     }
   }
   if (sink_) {
-    sink_(level, text);
-  } else {
-    std::fprintf(stderr, "sluice: %s: %s\n", LevelName(level), text.c_str());
+    try {
+      sink_(level, text);
+      return;
+    } catch (...) {
+      // Told below instead. We may be here because of an exception already.
+    }
   }
+  std::fprintf(stderr, "sluice: %s: %s\n", LevelName(level), text.c_str());
 }
 
 }  // namespace sluice::internal

@@ -12,6 +12,10 @@ namespace {
 
 thread_local Mailbox* current_mailbox = nullptr;
 
+// Opens so far; what it was when this thread left the process's table.
+std::atomic<uint64_t> opens{0};
+thread_local uint64_t opens_in_my_table = UINT64_MAX;
+
 // Never destroyed: a thread may still hold a ref while statics are torn down.
 struct Retired {
   Mutex mutex;
@@ -36,6 +40,8 @@ void Swap(std::vector<T>* full, std::vector<T>* empty) {
 
 }  // namespace
 
+void Mailbox::NoteOwnTable() { opens_in_my_table = opens.load(); }
+
 Mailbox* Mailbox::Current() { return current_mailbox; }
 void Mailbox::SetCurrent(Mailbox* mailbox) { current_mailbox = mailbox; }
 
@@ -58,6 +64,7 @@ void Mailbox::Open(int wake_fd, const ConnectionSlab* slab) {
   MutexLock lock(mutex_);
   SLUICE_CHECK(!open_, "mailbox opened twice");
   open_ = true;
+  opened_ = opens.fetch_add(1) + 1;
   wake_fd_ = wake_fd;
   slab_ = slab;
 }
@@ -75,6 +82,11 @@ void Mailbox::WakeLocked(bool was_empty) {
 
 absl::Status Mailbox::PostLocked(Task& task) {
   if (!open_) return absl::UnavailableError("the engine has stopped");
+  if (opened_ > opens_in_my_table) {
+    return absl::FailedPreconditionError(
+        "this thread has a descriptor table of its own, older than the engine "
+        "it posts to");
+  }
   const bool was_empty = EmptyLocked();
   tasks_.push_back(std::move(task));
   WakeLocked(was_empty);

@@ -65,6 +65,11 @@ class Mailbox {
     return generation_;
   }
 
+  // This thread has just taken a table of open files of its own: it can wake
+  // only mailboxes that were open before. Posts to later ones, whose eventfd is
+  // not in its table, are FailedPrecondition from here on.
+  static void NoteOwnTable();
+
   // The mailbox whose loop this thread runs, or nullptr. Its own posts need no
   // wake-up.
   static Mailbox* Current();
@@ -85,6 +90,7 @@ class Mailbox {
   std::atomic<bool> has_mail_{false};
   Mutex mutex_;
   bool open_ SLUICE_GUARDED_BY(mutex_) = false;
+  uint64_t opened_ SLUICE_GUARDED_BY(mutex_) = 0;  // order of the Opens
   int wake_fd_ SLUICE_GUARDED_BY(mutex_) = -1;
   const ConnectionSlab* slab_ SLUICE_GUARDED_BY(mutex_) = nullptr;
   std::vector<Task> tasks_ SLUICE_GUARDED_BY(mutex_);

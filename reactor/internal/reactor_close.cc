@@ -25,7 +25,7 @@ void ReactorImpl::Close(Connection& c, CloseMode mode, CloseReason reason) {
     const linger reset{1, 0};
     setsockopt(c.fd_, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
   }
-  if (mode != CloseMode::kFlush || state == ConnectionState::kDialing) {
+  if (mode != CloseMode::kFlush) {
     MarkForClose(c, reason, 0);
     return;
   }
@@ -33,7 +33,7 @@ void ReactorImpl::Close(Connection& c, CloseMode mode, CloseReason reason) {
   c.reason_ = reason;
   c.state_ = static_cast<uint8_t>(ConnectionState::kFlushing);
   ActiveState& active = Activate(c);
-  active.deadline = tick_ + TicksFor(options_.limits.flush_timeout);
+  active.deadline = TickAfter(options_.limits.flush_timeout);
   Schedule(c);
   if (in_callback_ != &c) MarkDirty(c);
 }
@@ -78,18 +78,19 @@ void ReactorImpl::AdvanceClose(Connection& c) {
     return;
   }
   c.state_ = static_cast<uint8_t>(ConnectionState::kLingering);
-  c.active_->deadline = tick_ + TicksFor(options_.limits.linger_timeout);
+  c.active_->deadline = TickAfter(options_.limits.linger_timeout);
   Schedule(c);
 }
 
 void ReactorImpl::CloseMarked() {
   // OnClose may mark more; they are behind in the same list.
-  size_t done = 0;
-  for (; done < marked_.size() && done < kClosesPerTurn; ++done) {
-    if (Connection* c = FindKey(marked_[done])) RunOnClose(*c);
+  for (size_t i = 0; i < kClosesPerTurn && marked_done_ < marked_.size(); ++i) {
+    if (Connection* c = FindKey(marked_[marked_done_++])) RunOnClose(*c);
   }
-  marked_.erase(marked_.begin(),
-                marked_.begin() + static_cast<ptrdiff_t>(done));
+  if (marked_done_ == marked_.size()) {
+    marked_.clear();
+    marked_done_ = 0;
+  }
 }
 
 void ReactorImpl::RunOnClose(Connection& c) {
@@ -129,7 +130,7 @@ void ReactorImpl::Release(Connection& c) {
   delete c.active_;
   if (c.flags_ & kFlagPeerBoxed) delete c.peer_box_;
   slab_.Free(&c);
-  load_.fetch_sub(1, std::memory_order_relaxed);
+  load_.fetch_sub(1);
   engine_.ConnectionReleased();
 }
 

@@ -65,8 +65,7 @@ void ReactorImpl::OpenAccepted(const AcceptedSocket& socket) {
   }
   if (c == nullptr) {
     if (!stopping) counters_.rejected.Add(1);
-    load_.fetch_sub(1, std::memory_order_relaxed);
-    engine_.ConnectionReleased();
+    PlaceUnused();
     return;
   }
   c->state_ = static_cast<uint8_t>(ConnectionState::kOpen);
@@ -81,13 +80,23 @@ void ReactorImpl::OpenAccepted(const AcceptedSocket& socket) {
     Release(*c);
     return;
   }
+  ApplyLimits(*c);
   GreetConnection(*c);
 }
 
-void ReactorImpl::GreetConnection(Connection& c) {
+// For a connection that was counted and never came to be.
+void ReactorImpl::PlaceUnused() {
+  load_.fetch_sub(1);
+  engine_.ConnectionReleased();
+}
+
+void ReactorImpl::ApplyLimits(Connection& c) {
   if (options_.limits.idle_timeout.count() > 0) {
     SetIdleTimeout(c, options_.limits.idle_timeout);
   }
+}
+
+void ReactorImpl::GreetConnection(Connection& c) {
   c.flags_ |= kFlagOpened;
   counters_.opened.Add(1);
   RunCallback(c, [this, &c] { return handler_.OnOpen(c); });
@@ -99,36 +108,33 @@ void ReactorImpl::StartDial(const Address& address, const DialOptions& options,
   absl::StatusOr<UniqueFd> fd = stopping_
                                     ? absl::UnavailableError("the engine stops")
                                     : StartConnect(address, options);
-  Connection* c = nullptr;
-  absl::Status status = fd.status();
-  if (fd.ok()) {
-    sockaddr_storage peer;
-    address.ToSockaddr(&peer);
-    c = NewConnection(fd->Release(), kDialed, PeerName::FromSockaddr(peer));
-    if (c == nullptr) {
-      status = absl::ResourceExhaustedError("the reactor is full");
-    } else {
-      c->state_ = static_cast<uint8_t>(ConnectionState::kDialing);
-      c->armed_ = kInterestWrite;
-      const int error = poller_.Add(c->fd_, EPOLLOUT, KeyOf(*c));
-      if (error != 0) {
-        status = ErrnoStatus(error, "epoll_ctl(ADD)");
-        Release(*c);
-        DialFailed(std::move(done), status);
-        return;
-      }
-    }
+  if (!fd.ok()) {
+    PlaceUnused();
+    DialFailed(std::move(done), fd.status());
+    return;
   }
+  sockaddr_storage peer;
+  address.ToSockaddr(&peer);
+  Connection* c =
+      NewConnection(fd->Release(), kDialed, PeerName::FromSockaddr(peer));
   if (c == nullptr) {
-    load_.fetch_sub(1, std::memory_order_relaxed);
-    engine_.ConnectionReleased();
-    DialFailed(std::move(done), status);
+    PlaceUnused();
+    DialFailed(std::move(done),
+               absl::ResourceExhaustedError("the reactor is full"));
+    return;
+  }
+  c->state_ = static_cast<uint8_t>(ConnectionState::kDialing);
+  c->armed_ = kInterestWrite;
+  const int error = poller_.Add(c->fd_, EPOLLOUT, KeyOf(*c));
+  if (error != 0) {
+    Release(*c);
+    DialFailed(std::move(done), ErrnoStatus(error, "epoll_ctl(ADD)"));
     return;
   }
   ActiveState& active = Activate(*c);
   active.dial = std::make_unique<DialState>(DialState{
       address.ToString(), options.socket.after_accept, std::move(done)});
-  active.deadline = tick_ + TicksFor(options.timeout);
+  active.deadline = TickAfter(options.timeout);
   Schedule(*c);
 }
 
@@ -158,6 +164,7 @@ void ReactorImpl::OnDialEvent(Connection& c) {
     return;
   }
   c.state_ = static_cast<uint8_t>(ConnectionState::kOpen);
+  ApplyLimits(c);  // which `done` may change
   RunCallback(c, [&] {
     std::move(dial->done)(&c);
     return Action::kNone;

@@ -119,9 +119,22 @@ void ReactorImpl::StartTicking() {
 void ReactorImpl::RunLoop() {
   while (!Finished()) Turn();
   // Nobody may be told OK any more; those who were told so get their turn.
+  EndWithoutServing();
+  // Here and not in the destructor: what a task holds may want its loop.
+  TimerQueue ended = std::exchange(timers_, TimerQueue());
+  counters_.timers.Set(0);
+}
+
+void ReactorImpl::EndWithoutServing() {
+  ReactorImpl* const outer = std::exchange(current_reactor, this);
+  Mailbox* const outer_mailbox = Mailbox::Current();
+  Mailbox::SetCurrent(mailbox_);
+  stopping_ = true;
   mailbox_->Refuse();
   mailbox_->Take(&tasks_, &arrivals_);
   RunTasks();
+  current_reactor = outer;
+  Mailbox::SetCurrent(outer_mailbox);
 }
 
 bool ReactorImpl::Finished() const {
@@ -209,7 +222,11 @@ void ReactorImpl::RunReadyAgain() {
     Connection* c = FindKey(key);
     if (c == nullptr) continue;
     c->flags_ &= static_cast<uint8_t>(~kFlagReadyAgain);
-    if (ReadingWanted(*c)) OnReadable(*c, /*end_expected=*/true);
+    if (ReadingWanted(*c)) {
+      OnReadable(*c, /*end_expected=*/true);
+    } else {
+      UpdateInterest(*c);  // ask again when reading goes on
+    }
   }
   ready_now_.clear();
 }
@@ -217,9 +234,9 @@ void ReactorImpl::RunReadyAgain() {
 void ReactorImpl::RunTimers() {
   if (wheel_fired_) {
     wheel_fired_ = false;
-    wheel_armed_ = TimerWheel::kNever;
+    wheel_armed_ = INT64_MAX;
     wheel_changed_ = true;
-    tick_ = std::max(tick_, TickAt(PreciseNow()));
+    MoveTick(PreciseNow());
     wheel_.Advance(tick_,
                    [this](uint32_t slot) { OnDeadline(*slab_.At(slot)); });
   }
@@ -274,8 +291,15 @@ void ReactorImpl::Log(LogLevel level, std::string_view line) {
 
 // --- Time.
 
-uint32_t ReactorImpl::TickAt(int64_t now) const {
-  return 1 + static_cast<uint32_t>((now - epoch_) / kTickNanos);
+uint64_t ReactorImpl::TickAt(int64_t now) const {
+  return 1 + static_cast<uint64_t>((now - epoch_) / kTickNanos);
+}
+
+// From now on, not from when the turn began: a callback may have been slow.
+uint32_t ReactorImpl::TickAfter(std::chrono::milliseconds time) {
+  RefreshTick();
+  const uint32_t tick = tick_ + TicksFor(time);
+  return tick != 0 ? tick : 1;  // 0 means none
 }
 
 // Rounded up, and two more: one for the part of the present tick that has
@@ -290,16 +314,22 @@ uint32_t ReactorImpl::TicksFor(std::chrono::milliseconds time) const {
 
 // A turn may be long: what is stamped after a callback must not look as old as
 // the turn's beginning.
-void ReactorImpl::RefreshTick() {
-  tick_ = std::max(tick_, TickAt(CoarseNow()));
+void ReactorImpl::RefreshTick() { MoveTick(CoarseNow()); }
+
+void ReactorImpl::MoveTick(int64_t now) {
+  ticks_ = std::max(ticks_, TickAt(now));
+  tick_ = static_cast<uint32_t>(ticks_);
 }
 
 void ReactorImpl::ArmWheel() {
   wheel_changed_ = false;
-  const uint32_t next = wheel_.NextTick();
-  if (next >= wheel_armed_) return;  // it stands earlier: a wake-up in vain
-  wheel_armed_ = next;
-  const int64_t at = epoch_ + int64_t{next - 1} * kTickNanos;
+  if (wheel_.empty()) return;
+  const uint64_t next =
+      ticks_ +
+      static_cast<uint64_t>(static_cast<int32_t>(wheel_.NextTick() - tick_));
+  const int64_t at = epoch_ + static_cast<int64_t>(next - 1) * kTickNanos;
+  if (at >= wheel_armed_) return;  // it stands earlier: a wake-up in vain
+  wheel_armed_ = at;
   itimerspec time{};
   time.it_value.tv_sec = at / kNanosPerSecond;
   time.it_value.tv_nsec = at % kNanosPerSecond;
@@ -320,7 +350,8 @@ void ReactorImpl::Schedule(Connection& c) {
   // A node that stands earlier is looked at then and put in again: traffic
   // never touches the wheel.
   if (due == TimerWheel::kNever ||
-      (c.wheel_.deadline != 0 && c.wheel_.deadline <= due)) {
+      (c.wheel_.deadline != 0 &&
+       static_cast<int32_t>(due - c.wheel_.deadline) >= 0)) {
     return;
   }
   wheel_.Set(slab_.SlotOf(c), due);
@@ -330,11 +361,14 @@ void ReactorImpl::Schedule(Connection& c) {
 void ReactorImpl::OnDeadline(Connection& c) {
   const ConnectionState state = StateOf(c.state_);
   if (state == ConnectionState::kOpen) {
-    if (c.idle_ticks_ != 0 && c.activity_tick_ + c.idle_ticks_ <= tick_) {
+    if (c.idle_ticks_ != 0 && Reached(c.activity_tick_ + c.idle_ticks_)) {
       MarkForClose(c, CloseReason::kIdleTimeout, 0);
       return;
     }
-  } else if (c.active_ != nullptr && c.active_->deadline <= tick_) {
+  } else if (c.active_ != nullptr && Reached(c.active_->deadline)) {
+    if (state == ConnectionState::kFlushing) {
+      c.reason_ = CloseReason::kWriteTimeout;  // not kLocal: bytes are lost
+    }
     MarkForClose(c, CloseReason::kNone,
                  state == ConnectionState::kLingering ? 0 : ETIMEDOUT);
     return;
@@ -352,6 +386,7 @@ void ReactorImpl::SetIdleTimeout(Connection& c,
 
 TimerId ReactorImpl::RunAfter(std::chrono::nanoseconds delay, Task task) {
   CheckOnLoop("Reactor::RunAfter");
+  SLUICE_CHECK(task != nullptr, "Reactor::RunAfter of an empty task");
   const TimerId id =
       timers_.Add(DeadlineAfter(delay.count()), /*period=*/0,
                   [once = std::move(task)]() mutable { std::move(once)(); });
@@ -361,6 +396,7 @@ TimerId ReactorImpl::RunAfter(std::chrono::nanoseconds delay, Task task) {
 
 TimerId ReactorImpl::RunEvery(std::chrono::nanoseconds period, TimerTask task) {
   CheckOnLoop("Reactor::RunEvery");
+  SLUICE_CHECK(task != nullptr, "Reactor::RunEvery of an empty task");
   const int64_t nanos = std::max<int64_t>(period.count(), 1000);
   const TimerId id = timers_.Add(DeadlineAfter(nanos), nanos, std::move(task));
   counters_.timers.Set(timers_.size());
@@ -377,6 +413,7 @@ bool ReactorImpl::Cancel(TimerId timer) {
 // --- Small parts.
 
 absl::Status ReactorImpl::Post(Task task) {
+  SLUICE_CHECK(task != nullptr, "Reactor::Post of an empty task");
   return mailbox_->Post(std::move(task));
 }
 

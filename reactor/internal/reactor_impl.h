@@ -64,6 +64,9 @@ class ReactorImpl final : public Reactor {
   // --- Life, in this order, on the loop's thread.
   absl::Status Prepare(int cpu);  // everything that needs descriptors
   void StartTicking();
+  // For a reactor that never serves, and at the end of one that did: what was
+  // posted runs, dials fail, later posts are refused.
+  void EndWithoutServing();
   void RunLoop();   // until Quit, or BeginStop is done
   void Teardown();  // gives back what Prepare took, from the same table
 
@@ -82,9 +85,7 @@ class ReactorImpl final : public Reactor {
   BufferPool& buffers() override;
   int index() const override { return index_; }
   int cpu() const override { return cpu_.load(std::memory_order_relaxed); }
-  size_t connections() const override {
-    return load_.load(std::memory_order_relaxed);
-  }
+  size_t connections() const override { return load_.load(); }
   Engine& engine() const override;
   bool InLoop() const override { return Mailbox::Current() == mailbox_; }
 
@@ -175,8 +176,13 @@ class ReactorImpl final : public Reactor {
   void RunReadyAgain();
   void RunBaseIfDue();
   void RefreshTick();
+  void MoveTick(int64_t now);
   void ArmWheel();
-  uint32_t TickAt(int64_t now) const;
+  uint64_t TickAt(int64_t now) const;
+  uint32_t TickAfter(std::chrono::milliseconds time);
+  bool Reached(uint32_t tick) const {  // ticks wrap round
+    return static_cast<int32_t>(tick_ - tick) >= 0;
+  }
   uint32_t TicksFor(std::chrono::milliseconds time) const;
   void OnDeadline(Connection& c);
   void Schedule(Connection& c);
@@ -189,6 +195,7 @@ class ReactorImpl final : public Reactor {
   void OnReadable(Connection& c, bool end_expected);
   void ReadForHandler(Connection& c, bool end_expected);
   void ThrowInputAway(Connection& c);
+  void ReadAgain(Connection& c);
   void OnHangupUnread(Connection& c, uint32_t events);
   void OnPeerFin(Connection& c);
   void RunCallback(Connection& c, absl::FunctionRef<Action()> callback);
@@ -218,7 +225,9 @@ class ReactorImpl final : public Reactor {
 
   // reactor_dial.cc
   Connection* NewConnection(int fd, uint16_t listener, const PeerName& peer);
+  void ApplyLimits(Connection& c);
   void GreetConnection(Connection& c);
+  void PlaceUnused();
   void OnDialEvent(Connection& c);
   void DialFailed(DialDone done, absl::Status status);
 
@@ -242,9 +251,10 @@ class ReactorImpl final : public Reactor {
   TimerWheel wheel_;
   TimerQueue timers_;
   BufferPool pool_;
-  const int64_t epoch_;                        // CoarseNow() at tick 1
-  uint32_t tick_ = 1;                          // of this turn
-  uint32_t wheel_armed_ = TimerWheel::kNever;  // tick the timerfd stands at
+  const int64_t epoch_;  // CoarseNow() at tick 1
+  uint64_t ticks_ = 1;   // since then; tick_ is what fits in a record
+  uint32_t tick_ = 1;    // of this turn
+  int64_t wheel_armed_ = INT64_MAX;  // time the timerfd stands at
   bool wheel_changed_ = false;
   bool wheel_fired_ = false;
   TimerId trim_timer_;
@@ -261,6 +271,7 @@ class ReactorImpl final : public Reactor {
   // Keys of connections that want something later in this turn or the next.
   std::vector<uint64_t> dirty_;
   std::vector<uint64_t> marked_;
+  size_t marked_done_ = 0;  // of them: OnClose was called
   std::vector<Connection*> graveyard_;
   std::vector<uint64_t> ready_again_;
   std::vector<uint64_t> ready_now_;

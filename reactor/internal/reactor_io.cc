@@ -23,6 +23,8 @@ constexpr size_t kDirectBytes = size_t{16} << 10;
 // Pieces of one sendmsg. Far below IOV_MAX (1,024): what they hold fills a
 // socket buffer anyway.
 constexpr size_t kGatherPieces = 64;
+// The first read behind leftovers asks for so much.
+constexpr size_t kSmallRead = size_t{4} << 10;
 // What one connection may send before the others have their turn.
 constexpr size_t kSendBudget = size_t{4} << 20;
 
@@ -115,6 +117,9 @@ void ReactorImpl::OnConnectionEvent(Connection& c, uint32_t events) {
   if (ReadingWanted(c)) {
     OnReadable(c, events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR));
   } else {
+    // The event of a reader that was just paused is used up: ask again when
+    // reading goes on, even if that is before this turn ends.
+    UpdateInterest(c);
     OnHangupUnread(c, events);
   }
 }
@@ -137,10 +142,14 @@ void ReactorImpl::ReadForHandler(Connection& c, bool end_expected) {
     std::span<char> room;
     const bool behind = c.active_ != nullptr && c.active_->in.size() > 0;
     if (behind) {
-      const size_t want =
-          std::min(options_.limits.max_inbound - c.active_->in.size(),
-                   options_.read_buffer);
-      room = c.active_->in.Room(pool_, want).first(want);
+      // What is there is a hint of what is to come: one stray byte does not
+      // take a large block.
+      const size_t unread = c.active_->in.size();
+      const size_t most =
+          std::min(options_.limits.max_inbound - unread, options_.read_buffer);
+      room = c.active_->in.Room(pool_,
+                                std::min(most, std::max(unread, kSmallRead)));
+      room = room.first(std::min(room.size(), most));
     } else {
       room = {read_buffer_.get(),
               std::min(options_.read_buffer, options_.limits.max_inbound)};
@@ -174,18 +183,23 @@ void ReactorImpl::ReadForHandler(Connection& c, bool end_expected) {
     if (bytes < room.size() && !end_expected) return;  // it was all there was
     budget -= bytes;
     if (budget == 0) {
-      if (!(c.flags_ & kFlagReadyAgain)) {
-        c.flags_ |= kFlagReadyAgain;
-        ready_again_.push_back(KeyOf(c));
-      }
+      ReadAgain(c);
       return;
     }
   }
 }
 
+// In the next turn, without an event.
+void ReactorImpl::ReadAgain(Connection& c) {
+  if (c.flags_ & kFlagReadyAgain) return;
+  c.flags_ |= kFlagReadyAgain;
+  ready_again_.push_back(KeyOf(c));
+}
+
 // Between Close(kFlush) and the peer's FIN.
 void ReactorImpl::ThrowInputAway(Connection& c) {
   ActiveState& active = *c.active_;
+  size_t budget = options_.edge_chunk;
   while (ReadingWanted(c)) {
     const ssize_t n =
         ::recv(c.fd_, read_buffer_.get(), options_.read_buffer, 0);
@@ -201,6 +215,11 @@ void ReactorImpl::ThrowInputAway(Connection& c) {
     counters_.bytes_in.Add(static_cast<uint64_t>(n));
     active.thrown_away += static_cast<size_t>(n);
     if (options_.trigger == Trigger::kLevel) break;
+    if (static_cast<size_t>(n) >= budget) {
+      ReadAgain(c);
+      break;
+    }
+    budget -= static_cast<size_t>(n);
   }
   if (StateOf(c.state_) == ConnectionState::kLingering &&
       active.thrown_away >= options_.limits.linger_bytes) {
@@ -241,10 +260,6 @@ void ReactorImpl::OnPeerFin(Connection& c) {
   c.flags_ |= kFlagFinSeen;
   switch (StateOf(c.state_)) {
     case ConnectionState::kOpen:
-      if (c.flags_ & kFlagFinSent) {
-        MarkForClose(c, CloseReason::kPeerClosed, 0);
-        return;
-      }
       RunCallback(c, [this, &c] {
         const Action action = handler_.OnPeerShutdown(c);
         if (action == Action::kClose) {
@@ -252,6 +267,10 @@ void ReactorImpl::OnPeerFin(Connection& c) {
         }
         return action;
       });
+      if (StateOf(c.state_) == ConnectionState::kOpen &&
+          (c.flags_ & kFlagFinSent)) {
+        MarkForClose(c, CloseReason::kPeerClosed, 0);
+      }
       return;
     case ConnectionState::kFlushing:
       Settle(c);
@@ -375,6 +394,7 @@ absl::Status ReactorImpl::Write(Connection& c,
   if (queue_empty && corked && total < kDirectBytes &&
       cork_size_ + total <= kCorkBytes) {
     for (std::string_view piece : pieces) {
+      if (piece.empty()) continue;
       std::memcpy(cork_.get() + cork_size_, piece.data(), piece.size());
       cork_size_ += piece.size();
     }
