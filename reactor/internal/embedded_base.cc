@@ -55,9 +55,17 @@ int LookAtTimer(const event_base*, const event* e, void* argument) {
   auto* earliest = static_cast<EarliestTimer*>(argument);
   timeval due;
   if (event_pending(e, EV_TIMEOUT, &due)) {
+    // Far is far enough, and an event that was made active by hand has a time
+    // that nobody has set: neither may overflow.
+    constexpr int64_t kFar = 1'000'000'000;  // seconds
+    const int64_t seconds =
+        std::clamp<int64_t>(due.tv_sec, earliest->now.tv_sec - kFar,
+                            earliest->now.tv_sec + kFar) -
+        earliest->now.tv_sec;
     const int64_t wait =
-        (int64_t{due.tv_sec} - earliest->now.tv_sec) * kNanosPerSecond +
-        (int64_t{due.tv_usec} - earliest->now.tv_usec) * 1000;
+        seconds * kNanosPerSecond +
+        (std::clamp<int64_t>(due.tv_usec, 0, 999'999) - earliest->now.tv_usec) *
+            1000;
     earliest->wait = std::min(earliest->wait, std::max<int64_t>(wait, 0));
   }
   return 0;

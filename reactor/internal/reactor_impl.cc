@@ -257,7 +257,8 @@ void ReactorImpl::RunBaseIfDue() {
   if (!base_->HasActive() && !base_->HasEvents()) return;
   if (!base_->HasActive() && base_->NextTimer() > 0) return;
   base_->RunPass();
-  base_ran_in_vain_ = base_->HasEvents() && base_->NextTimer() == 0;
+  base_ran_in_vain_ =
+      !base_->HasActive() && base_->HasEvents() && base_->NextTimer() == 0;
 }
 
 void ReactorImpl::RunTasks() {
