@@ -20,7 +20,7 @@
 namespace sluice::internal {
 namespace {
 
-// Of the wheel. 2^32 of them are 4.3 years.
+// Of the wheel. Half of 2^32 of them, 2.2 years, is the furthest deadline.
 constexpr int64_t kTickNanos = 32'000'000;
 constexpr uint32_t kMaxTicks = 985'500'000;  // a year
 constexpr std::chrono::seconds kTrimDelay{1};
