@@ -97,8 +97,10 @@ absl::Status EngineImpl::Init(std::vector<ListenerSpec> specs) {
 absl::Status EngineImpl::CreateReactors() {
   absl::StatusOr<std::vector<int>> allowed = AllowedCpus();
   if (!allowed.ok()) return allowed.status();
-  const int count = options_.reactors > 0 ? options_.reactors
-                                          : static_cast<int>(allowed->size());
+  const int count =
+      options_.reactors > 0
+          ? options_.reactors
+          : std::min(static_cast<int>(allowed->size()), kMostReactors);
   absl::StatusOr<std::vector<int>> cpus =
       AssignCpus(options_.pinning, count, *allowed);
   if (!cpus.ok()) return cpus.status();
