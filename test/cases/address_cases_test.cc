@@ -1,3 +1,4 @@
+// ctest: RUN_SERIAL TRUE
 // wrap: socket
 // Cases of addresses and of Unix sockets, as a user of the engine meets them.
 

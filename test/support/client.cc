@@ -67,6 +67,12 @@ Client Client::TryConnect(const Address& address, int* error,
     *error = ConnectWithin(fd.get(), storage, length, options.timeout);
   }
   if (*error == 0) client.fd_ = std::move(fd);
+  // Where nobody listens, the kernel may pick the very port that is dialed as
+  // the local one, and the socket is connected to itself (tcp(7) allows it).
+  if (*error == 0 && address.is_ip() && client.local() == address) {
+    *error = ECONNREFUSED;
+    client.fd_.Reset();
+  }
   return client;
 }
 
