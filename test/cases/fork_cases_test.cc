@@ -213,7 +213,8 @@ TEST_P(ForkCases, B122_EveryDescriptorIsCloseOnExec) {
   TestServer server(handler, {"tcp://127.0.0.1:0", "unix://" + path}, options);
   std::vector<Client> clients;
   for (int i = 0; i < 8; ++i) {
-    clients.push_back(Client::Connect(server.address(i % 2)));
+    clients.push_back(
+        Client::Connect(server.address(static_cast<size_t>(i % 2))));
     EXPECT_TRUE(clients.back().Echo("hello"));
   }
   Event dialed;

@@ -301,7 +301,7 @@ TEST_P(IdleTimeout, OutputThatDoesNotMoveIsIdle) {
 
 TEST_P(IdleTimeout, TwoThousandConnections) {
   constexpr int kConnections = 2000;
-  constexpr milliseconds kTimeout{1000};
+  static constexpr milliseconds kTimeout{1000};
   LambdaHandler handler;
   std::atomic<int> idle{0};
   std::atomic<int> early{0};
