@@ -159,6 +159,9 @@ TEST_P(BroadcastCases, B87_ClosingWhileSending) {
   }
   ASSERT_TRUE(WaitUntil([&] { return room.size() == kPeers; }));
   EXPECT_TRUE(peers[0].SendAll("x"));
+  // A peer whose end arrives between its "hello " and its "bye", which are two
+  // posts, would be closed without the second.
+  ASSERT_TRUE(WaitUntil([&] { return handler.closed == kPeers / 2; }));
   int goodbyes_heard = 0;
   for (Client& peer : peers) {
     EXPECT_EQ(peer.ReadExactly(6), "hello ");
