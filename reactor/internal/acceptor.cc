@@ -132,7 +132,7 @@ bool Acceptor::AcceptOne() {
   pause_ = kFirstPause;
   reactor_.counters().accepted.Add(1);
   if (!reserve_) reserve_.Reset(OpenReserve());
-  if (admission == AcceptTarget::Admission::kReject) {
+  if (admission == AcceptTarget::Admission::kTry && !target_.Reserve()) {
     reactor_.counters().rejected.Add(1);
     ::close(fd);
     return true;

@@ -19,10 +19,13 @@ class AcceptTarget {
  public:
   enum class Admission {
     kTake,  // room for one was reserved: TakeSocket or CancelAdmission follows
-    kReject,  // take it off the queue and close it
-    kWait,    // leave it in the queue; PlaceFreed will be called
+    // Nothing was reserved. Once it is off the queue: TakeSocket if Reserve
+    // says so, otherwise close it.
+    kTry,
+    kWait,  // leave it in the queue; PlaceFreed will be called
   };
   virtual Admission Admit() = 0;
+  virtual bool Reserve() = 0;
   virtual void CancelAdmission() = 0;
   virtual void TakeSocket(const AcceptedSocket& socket) = 0;
   virtual void BatchDone() = 0;

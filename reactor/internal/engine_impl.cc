@@ -410,21 +410,29 @@ void EngineImpl::CloseListener(int index) {
 
 AcceptTarget::Admission EngineImpl::Admit() {
   if (!accepting_.load()) return AcceptTarget::Admission::kWait;
-  const size_t most = options_.max_connections;
-  for (;;) {
-    size_t total = total_.load();
-    while (most == 0 || total < most) {
-      if (total_.compare_exchange_weak(total, total + 1)) {
-        return AcceptTarget::Admission::kTake;
-      }
-    }
-    if (options_.when_full == WhenFull::kReject) {
-      return AcceptTarget::Admission::kReject;
-    }
+  // Whoever is to be rejected is taken off the queue first. A place reserved
+  // for a connection that is not there after all would, for that moment, be
+  // missing to another reactor, which would reject one there is room for.
+  if (options_.when_full == WhenFull::kReject) {
+    return AcceptTarget::Admission::kTry;
+  }
+  while (!Reserve()) {
     WantPlace();
     // One may have ended before it could know that we wait.
-    if (total_.load() >= most) return AcceptTarget::Admission::kWait;
+    if (total_.load() >= options_.max_connections) {
+      return AcceptTarget::Admission::kWait;
+    }
   }
+  return AcceptTarget::Admission::kTake;
+}
+
+bool EngineImpl::Reserve() {
+  const size_t most = options_.max_connections;
+  size_t total = total_.load();
+  while (most == 0 || total < most) {
+    if (total_.compare_exchange_weak(total, total + 1)) return true;
+  }
+  return false;
 }
 
 void EngineImpl::PlaceFreed() {

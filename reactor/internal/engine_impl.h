@@ -72,9 +72,11 @@ class EngineImpl final : public Engine {
   bool stop_requested() const {
     return stop_requested_.load(std::memory_order_relaxed);
   }
-  // Room for one more connection? Counts it if so, until CancelAdmission or
-  // ConnectionReleased.
+  // May one be taken off a listener's queue?
   AcceptTarget::Admission Admit();
+  // Counts one more connection if there is room, until CancelAdmission or
+  // ConnectionReleased.
+  bool Reserve();
   void CancelAdmission();
   void ConnectionReleased();
   // The next place, or descriptor, that becomes free resumes the acceptors that

@@ -22,6 +22,7 @@ constexpr std::chrono::milliseconds kRetryDelay{1};
 // --- DirectTarget.
 
 AcceptTarget::Admission DirectTarget::Admit() { return engine_.Admit(); }
+bool DirectTarget::Reserve() { return engine_.Reserve(); }
 void DirectTarget::CancelAdmission() { engine_.CancelAdmission(); }
 void DirectTarget::WantsDescriptor() { engine_.WantDescriptor(); }
 
@@ -140,6 +141,7 @@ AcceptTarget::Admission HandOff::Admit() {
   return engine_.Admit();
 }
 
+bool HandOff::Reserve() { return engine_.Reserve(); }
 void HandOff::CancelAdmission() { engine_.CancelAdmission(); }
 void HandOff::WantsDescriptor() { engine_.WantDescriptor(); }
 

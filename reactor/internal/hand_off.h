@@ -22,6 +22,7 @@ class DirectTarget final : public AcceptTarget {
   DirectTarget(EngineImpl& engine, ReactorImpl& reactor)
       : engine_(engine), reactor_(reactor) {}
   Admission Admit() override;
+  bool Reserve() override;
   void CancelAdmission() override;
   void TakeSocket(const AcceptedSocket& socket) override;
   void BatchDone() override {}
@@ -49,6 +50,7 @@ class HandOff final : public AcceptTarget {
   void Attach(ReactorImpl* main, std::vector<ReactorImpl*> reactors);
 
   Admission Admit() override;
+  bool Reserve() override;
   void CancelAdmission() override;
   void TakeSocket(const AcceptedSocket& socket) override;
   void BatchDone() override;

@@ -64,6 +64,26 @@ TEST_P(AcceptLimits, B11_TheOneTooManyIsRejectedAndALaterOneServed) {
   EXPECT_EQ(handler.opened, 3);
 }
 
+// Also when reactors look into their queues at the same time.
+TEST_P(AcceptLimits, B11_NobodyIsRejectedWhileThereIsRoom) {
+  LifeHandler handler;
+  handler.on_traffic = EchoTraffic;
+  Options options = GetParam().MakeOptions();
+  options.max_connections = 2;
+  options.when_full = WhenFull::kReject;
+  TestServer server(handler, {GetParam().Listen()}, options);
+  for (int round = 0; round < 30; ++round) {
+    Client first = Client::Connect(server.address());
+    Client second = Client::Connect(server.address());
+    ASSERT_TRUE(first.Echo("1")) << "round " << round;
+    ASSERT_TRUE(second.Echo("2")) << "round " << round;
+    first.Close();
+    second.Close();
+    ASSERT_TRUE(server.WaitForNoConnections());
+  }
+  EXPECT_EQ(server.stats().rejected, 0u);
+}
+
 TEST_P(AcceptLimits, B89_TheCountNeverGoesWrong) {
   LifeHandler handler;
   handler.on_traffic = EchoTraffic;
