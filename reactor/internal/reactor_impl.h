@@ -50,6 +50,9 @@ class ReactorImpl final : public Reactor {
   // OnClose calls a turn: a million connections that end at once must not
   // hold the loop for seconds.
   static constexpr size_t kClosesPerTurn = 256;
+  // Connections a turn that are sent what others than their own callback wrote,
+  // or closed: a task may do that to all there are.
+  static constexpr size_t kFlushesPerTurn = 256;
   // Output of one callback that is gathered before it is sent.
   static constexpr size_t kCorkBytes = size_t{64} << 10;
   // Connection::listener_ of a dialed one.
@@ -270,6 +273,7 @@ class ReactorImpl final : public Reactor {
 
   // Keys of connections that want something later in this turn or the next.
   std::vector<uint64_t> dirty_;
+  size_t dirty_done_ = 0;  // of them: flushed
   std::vector<uint64_t> marked_;
   size_t marked_done_ = 0;  // of them: OnClose was called
   std::vector<Connection*> graveyard_;

@@ -530,8 +530,8 @@ void ReactorImpl::AfterOutput(Connection& c) {
 }
 
 void ReactorImpl::FlushDirty() {
-  for (size_t i = 0; i < dirty_.size(); ++i) {
-    Connection* c = FindKey(dirty_[i]);
+  for (size_t i = 0; i < kFlushesPerTurn && dirty_done_ < dirty_.size(); ++i) {
+    Connection* c = FindKey(dirty_[dirty_done_++]);
     if (c == nullptr) continue;
     c->flags_ &= static_cast<uint8_t>(~kFlagDirty);
     if (StateOf(c->state_) >= ConnectionState::kMarked) continue;
@@ -542,7 +542,10 @@ void ReactorImpl::FlushDirty() {
     AfterOutput(*c);
     Settle(*c);
   }
-  dirty_.clear();
+  if (dirty_done_ == dirty_.size()) {
+    dirty_.clear();
+    dirty_done_ = 0;
+  }
 }
 
 }  // namespace sluice::internal
