@@ -7,7 +7,6 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "bench/clock.h"
 #include "bench/process.h"
 
 namespace sluice::bench {
@@ -27,18 +27,12 @@ constexpr size_t kPatternBytes = size_t{64} << 10;
 // How often a quiet client looks for Ctrl-C and for a stall.
 constexpr int kPollMs = 200;
 
-int64_t NowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
 }  // namespace
 
 struct EchoClient::Peer {
   int fd = -1;
   bool wants_out = false;  // EPOLLOUT is armed
-  uint64_t message = 0;    // number of the current one, from 1
+  uint64_t message = 0;    // number of the current burst, from 1
   size_t offset = 0;       // where in the pattern it begins
   size_t sent = 0;         // bytes of it
   size_t received = 0;     // bytes of its echo
@@ -47,9 +41,10 @@ struct EchoClient::Peer {
 
 EchoClient::EchoClient(const EchoClientOptions& options)
     : options_(options),
+      burst_bytes_(options.message_bytes * static_cast<size_t>(options.depth)),
       peers_(static_cast<size_t>(options.connections)),
-      buffer_(std::max(options.message_bytes + 1, size_t{64} << 10)) {
-  pattern_.resize(kPatternBytes + options.message_bytes);
+      buffer_(std::max(burst_bytes_ + 1, size_t{64} << 10)) {
+  pattern_.resize(kPatternBytes + burst_bytes_);
   std::minstd_rand random(1);
   for (char& c : pattern_) c = static_cast<char>(random() >> 8);
 }
@@ -72,6 +67,10 @@ absl::StatusOr<std::unique_ptr<EchoClient>> EchoClient::Connect(
   }
   if (options.message_bytes < 1) {
     return absl::InvalidArgumentError("message bytes: 0, must be >= 1");
+  }
+  if (options.depth < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("depth: ", options.depth, ", must be >= 1"));
   }
   auto client = std::unique_ptr<EchoClient>(new EchoClient(options));
   if (absl::Status s = client->Open(port); !s.ok()) return s;
@@ -108,17 +107,18 @@ absl::Status EchoClient::Open(uint16_t port) {
 }
 
 absl::StatusOr<EchoRun> EchoClient::RunMessages(uint64_t messages) {
-  return Run(messages, std::numeric_limits<int64_t>::max());
+  return Run(messages / static_cast<uint64_t>(options_.depth),
+             std::numeric_limits<int64_t>::max());
 }
 
 absl::StatusOr<EchoRun> EchoClient::RunFor(std::chrono::nanoseconds duration) {
   return Run(std::numeric_limits<uint64_t>::max(), NowNs() + duration.count());
 }
 
-absl::StatusOr<EchoRun> EchoClient::Run(uint64_t messages, int64_t stop_ns) {
+absl::StatusOr<EchoRun> EchoClient::Run(uint64_t bursts, int64_t stop_ns) {
   EchoRun run;
   const int64_t begin = NowNs();
-  uint64_t unstarted = messages;
+  uint64_t unstarted = bursts;
   size_t outstanding = 0;
   for (size_t i = 0; i < peers_.size() && unstarted > 0; ++i) {
     if (absl::Status s = Start(i, NowNs()); !s.ok()) return s;
@@ -152,7 +152,7 @@ absl::StatusOr<EchoRun> EchoClient::Run(uint64_t messages, int64_t stop_ns) {
       }
       const int64_t now = NowNs();
       last_reply = now;
-      ++run.messages;
+      run.messages += static_cast<uint64_t>(options_.depth);
       run.rtt.Add(static_cast<uint64_t>(now - peers_[index].started_ns));
       if (unstarted > 0 && now < stop_ns) {
         --unstarted;
@@ -179,9 +179,9 @@ absl::Status EchoClient::Start(size_t index, int64_t now) {
 
 absl::Status EchoClient::Send(size_t index) {
   Peer& peer = peers_[index];
-  while (peer.sent < options_.message_bytes) {
+  while (peer.sent < burst_bytes_) {
     const ssize_t put = send(peer.fd, pattern_.data() + peer.offset + peer.sent,
-                             options_.message_bytes - peer.sent, MSG_NOSIGNAL);
+                             burst_bytes_ - peer.sent, MSG_NOSIGNAL);
     if (put >= 0) {
       peer.sent += static_cast<size_t>(put);
     } else if (errno == EAGAIN) {
@@ -190,7 +190,7 @@ absl::Status EchoClient::Send(size_t index) {
       return absl::ErrnoToStatus(errno, absl::StrCat(Where(index), ": send"));
     }
   }
-  const bool wants_out = peer.sent < options_.message_bytes;
+  const bool wants_out = peer.sent < burst_bytes_;
   if (wants_out == peer.wants_out) return absl::OkStatus();
   peer.wants_out = wants_out;
   return Watch(EPOLL_CTL_MOD, index, wants_out ? EPOLLIN | EPOLLOUT : EPOLLIN);
@@ -220,10 +220,10 @@ absl::Status EchoClient::Receive(size_t index, bool* complete) {
     return absl::DataLossError(
         absl::StrCat(Where(index), ": byte ",
                      peer.received + static_cast<size_t>(wrong - expected),
-                     " of ", options_.message_bytes, " came back changed"));
+                     " of ", burst_bytes_, " came back changed"));
   }
   peer.received += bytes;
-  *complete = peer.received == options_.message_bytes;
+  *complete = peer.received == burst_bytes_;
   return absl::OkStatus();
 }
 

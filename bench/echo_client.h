@@ -18,6 +18,9 @@ namespace sluice::bench {
 struct EchoClientOptions {
   int connections = 1;
   size_t message_bytes = 128;
+  // Messages outstanding on each connection: sent together, and the next ones
+  // when all the replies have come. A round trip is then that of all of them.
+  int depth = 1;
   // No reply on any connection for this long ends a run with an error.
   std::chrono::milliseconds stall_timeout{10'000};
 };
@@ -28,9 +31,9 @@ struct EchoRun {
   LatencyHistogram rtt;
 };
 
-// A closed loop on plain epoll, without any of sluice: one message outstanding
-// on each connection, the next is sent when the whole reply has come. Every
-// message is different, so a stale or crossed reply is noticed.
+// A closed loop on plain epoll, without any of sluice: `depth` messages
+// outstanding on each connection, the next are sent when the whole reply has
+// come. They are all different, so a stale or crossed reply is noticed.
 // Thread: one. Lifetime: the destructor resets the connections (no TIME_WAIT).
 // Errors: a wrong byte, a surplus byte, an end of file, a stall, all with the
 //   connection and the message they happened at; Cancelled after Ctrl-C. After
@@ -45,6 +48,7 @@ class EchoClient {
   EchoClient& operator=(const EchoClient&) = delete;
 
   // Both return with every reply in: the server has nothing left to do.
+  // `messages` is rounded down to a multiple of depth.
   absl::StatusOr<EchoRun> RunMessages(uint64_t messages);
   // Starts no message after `duration`, and one on each connection at least.
   absl::StatusOr<EchoRun> RunFor(std::chrono::nanoseconds duration);
@@ -54,7 +58,7 @@ class EchoClient {
 
   explicit EchoClient(const EchoClientOptions& options);
   absl::Status Open(uint16_t port);
-  absl::StatusOr<EchoRun> Run(uint64_t messages, int64_t stop_ns);
+  absl::StatusOr<EchoRun> Run(uint64_t bursts, int64_t stop_ns);
   absl::Status Start(size_t index, int64_t now);
   absl::Status Send(size_t index);
   absl::Status Receive(size_t index, bool* complete);
@@ -62,9 +66,10 @@ class EchoClient {
   std::string Where(size_t index) const;  // "connection 3, message 17"
 
   const EchoClientOptions options_;
+  const size_t burst_bytes_;  // of the messages that go together
   int epoll_ = -1;
   std::vector<Peer> peers_;
-  std::string pattern_;  // a message is a piece of it
+  std::string pattern_;  // a burst is a piece of it
   std::vector<char> buffer_;
 };
 

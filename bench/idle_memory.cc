@@ -1,17 +1,10 @@
 // User-space memory of an idle connection: how the server's resident memory
 // grows with the number of connections. README.md says how to read it.
-#include <arpa/inet.h>
-#include <errno.h>
 #include <gflags/gflags.h>
-#include <netinet/in.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
@@ -21,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "bench/idle_clients.h"
 #include "bench/process.h"
 #include "bench/server_process.h"
 #include "reactor/connection.h"
@@ -42,8 +36,6 @@ namespace sluice::bench {
 namespace {
 
 constexpr char kName[] = "idle_memory";
-// connect(2) gets slow when half the ports of one source address are taken.
-constexpr int kConnectionsPerSource = 5'000;
 constexpr std::chrono::seconds kPatience{30};
 
 struct Variant {
@@ -95,89 +87,6 @@ absl::Status Serve() {
   return absl::InternalError("Engine::Run returned without being stopped");
 }
 
-// The connections of one variant, all reset at the end.
-class IdleClients {
- public:
-  explicit IdleClients(uint16_t port) : port_(port) {}
-  ~IdleClients() {
-    for (const int fd : fds_) {
-      const linger reset{1, 0};
-      setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-      close(fd);
-    }
-  }
-  IdleClients(const IdleClients&) = delete;
-  IdleClients& operator=(const IdleClients&) = delete;
-
-  absl::Status OpenOne(bool talk) {
-    const auto fail = [this](const char* what) {
-      return absl::ErrnoToStatus(
-          errno, absl::StrCat("client, connection ", fds_.size(), ": ", what));
-    };
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) return fail("socket");
-    fds_.push_back(fd);
-    // 127.0.0.2, 127.0.0.3, ...; connect picks the port.
-    sockaddr_in source{};
-    source.sin_family = AF_INET;
-    source.sin_addr.s_addr =
-        htonl(INADDR_LOOPBACK + 1 +
-              static_cast<uint32_t>(fds_.size()) / kConnectionsPerSource);
-    const int on = 1;
-    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
-    if (bind(fd, reinterpret_cast<sockaddr*>(&source), sizeof source) != 0) {
-      return fail("bind to its source address");
-    }
-    sockaddr_in server{};
-    server.sin_family = AF_INET;
-    server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    server.sin_port = htons(port_);
-    if (connect(fd, reinterpret_cast<sockaddr*>(&server), sizeof server) != 0) {
-      return fail("connect");
-    }
-    return talk ? Talk(fd) : absl::OkStatus();
-  }
-
- private:
-  absl::Status Talk(int fd) {
-    char message[128];
-    char reply[sizeof message];
-    std::memset(message, static_cast<int>(fds_.size() % 251), sizeof message);
-    const timeval patience{kPatience.count(), 0};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    const std::string where =
-        absl::StrCat("client, connection ", fds_.size() - 1);
-    if (send(fd, message, sizeof message, MSG_NOSIGNAL) !=
-            static_cast<ssize_t>(sizeof message) ||
-        recv(fd, reply, sizeof reply, MSG_WAITALL) !=
-            static_cast<ssize_t>(sizeof reply)) {
-      return absl::UnavailableError(absl::StrCat(where, ": no whole echo"));
-    }
-    if (std::memcmp(message, reply, sizeof message) != 0) {
-      return absl::DataLossError(absl::StrCat(where, ": a wrong echo"));
-    }
-    return absl::OkStatus();
-  }
-
-  const uint16_t port_;
-  std::vector<int> fds_;
-};
-
-// smaps_rollup counts pages; statm's figure may be off by some hundred KiB.
-absl::StatusOr<double> ResidentBytes(pid_t pid) {
-  const std::string path = absl::StrCat("/proc/", pid, "/smaps_rollup");
-  std::FILE* file = std::fopen(path.c_str(), "re");
-  if (file == nullptr) return absl::ErrnoToStatus(errno, path);
-  char line[256];
-  double kib = -1;
-  while (kib < 0 && std::fgets(line, sizeof line, file) != nullptr) {
-    if (std::sscanf(line, "Rss: %lf kB", &kib) != 1) kib = -1;
-  }
-  std::fclose(file);
-  if (kib < 0) return absl::InternalError(absl::StrCat(path, ": no Rss line"));
-  return kib * 1024;
-}
-
 absl::Status AwaitOpened(ServerProcess& server, uint64_t wanted) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   for (;;) {
@@ -193,32 +102,10 @@ absl::Status AwaitOpened(ServerProcess& server, uint64_t wanted) {
   }
 }
 
-struct Point {
-  double connections = 0;
-  double bytes = 0;
-};
-
-// Least squares through the points: what one more connection adds.
-double Slope(const std::vector<Point>& points) {
-  double mean_x = 0;
-  double mean_y = 0;
-  for (const Point& p : points) {
-    mean_x += p.connections / static_cast<double>(points.size());
-    mean_y += p.bytes / static_cast<double>(points.size());
-  }
-  double xy = 0;
-  double xx = 0;
-  for (const Point& p : points) {
-    xy += (p.connections - mean_x) * (p.bytes - mean_y);
-    xx += (p.connections - mean_x) * (p.connections - mean_x);
-  }
-  return xy / xx;
-}
-
-absl::StatusOr<std::vector<Point>> Sample(ServerProcess& server,
-                                          const Variant& variant) {
+absl::StatusOr<std::vector<MemoryPoint>> Sample(ServerProcess& server,
+                                                const Variant& variant) {
   IdleClients clients(server.port());
-  std::vector<Point> points;
+  std::vector<MemoryPoint> points;
   int open = 0;
   for (int i = 1; i <= FLAGS_points; ++i) {
     const int wanted =
@@ -250,11 +137,12 @@ absl::StatusOr<bool> MeasureVariant(const Variant& variant) {
        absl::StrCat("--idle_timeout=", variant.idle_timeout ? 3600 : 0),
        absl::StrCat("--context=", variant.context ? "true" : "false")});
   if (!server.ok()) return server.status();
-  const absl::StatusOr<std::vector<Point>> points = Sample(**server, variant);
+  const absl::StatusOr<std::vector<MemoryPoint>> points =
+      Sample(**server, variant);
   if (!points.ok()) return (*server)->Explain(points.status());
   if (absl::Status s = (*server)->Stop(); !s.ok()) return s;
 
-  const double slope = Slope(*points);
+  const double slope = BytesPerConnection(*points);
   const bool ok = slope <= FLAGS_limit;
   std::printf("%-34s %8.1f  %7.0f KiB  %7.0f KiB  %s\n", variant.name, slope,
               points->front().bytes / 1024, points->back().bytes / 1024,

@@ -1,0 +1,116 @@
+#include "bench/idle_clients.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice::bench {
+namespace {
+
+// connect(2) gets slow when half the ports of one source address are taken.
+constexpr size_t kConnectionsPerSource = 5'000;
+constexpr time_t kPatienceSeconds = 30;
+
+}  // namespace
+
+absl::Status IdleClients::OpenOne(bool talk) {
+  const auto fail = [this](const char* what) {
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat("client, connection ", fds_.size(), ": ", what));
+  };
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return fail("socket");
+  fds_.push_back(fd);
+  sockaddr_in source{};
+  source.sin_family = AF_INET;
+  source.sin_addr.s_addr =
+      htonl(INADDR_LOOPBACK + 1 +
+            static_cast<uint32_t>(fds_.size() / kConnectionsPerSource));
+  const int on = 1;
+  setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+  if (bind(fd, reinterpret_cast<sockaddr*>(&source), sizeof source) != 0) {
+    return fail("bind to its source address");
+  }
+  sockaddr_in server{};
+  server.sin_family = AF_INET;
+  server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  server.sin_port = htons(port_);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&server), sizeof server) != 0) {
+    return fail("connect");
+  }
+  return talk ? Talk(fd) : absl::OkStatus();
+}
+
+absl::Status IdleClients::Talk(int fd) {
+  char message[128];
+  char reply[sizeof message];
+  std::memset(message, static_cast<int>(fds_.size() % 251), sizeof message);
+  const timeval patience{kPatienceSeconds, 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  const std::string where =
+      absl::StrCat("client, connection ", fds_.size() - 1);
+  if (send(fd, message, sizeof message, MSG_NOSIGNAL) !=
+          static_cast<ssize_t>(sizeof message) ||
+      recv(fd, reply, sizeof reply, MSG_WAITALL) !=
+          static_cast<ssize_t>(sizeof reply)) {
+    return absl::UnavailableError(absl::StrCat(where, ": no whole echo"));
+  }
+  if (std::memcmp(message, reply, sizeof message) != 0) {
+    return absl::DataLossError(absl::StrCat(where, ": a wrong echo"));
+  }
+  return absl::OkStatus();
+}
+
+void IdleClients::Reset() {
+  for (const int fd : fds_) {
+    const linger reset{1, 0};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+  }
+  Close();
+}
+
+void IdleClients::Close() {
+  for (const int fd : fds_) close(fd);
+  fds_.clear();
+}
+
+absl::StatusOr<double> ResidentBytes(pid_t pid) {
+  const std::string path = absl::StrCat("/proc/", pid, "/smaps_rollup");
+  std::FILE* file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) return absl::ErrnoToStatus(errno, path);
+  char line[256];
+  double kib = -1;
+  while (kib < 0 && std::fgets(line, sizeof line, file) != nullptr) {
+    if (std::sscanf(line, "Rss: %lf kB", &kib) != 1) kib = -1;
+  }
+  std::fclose(file);
+  if (kib < 0) return absl::InternalError(absl::StrCat(path, ": no Rss line"));
+  return kib * 1024;
+}
+
+double BytesPerConnection(const std::vector<MemoryPoint>& points) {
+  double mean_x = 0;
+  double mean_y = 0;
+  for (const MemoryPoint& p : points) {
+    mean_x += p.connections / static_cast<double>(points.size());
+    mean_y += p.bytes / static_cast<double>(points.size());
+  }
+  double xy = 0;
+  double xx = 0;
+  for (const MemoryPoint& p : points) {
+    xy += (p.connections - mean_x) * (p.bytes - mean_y);
+    xx += (p.connections - mean_x) * (p.connections - mean_x);
+  }
+  return xy / xx;
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,226 @@
+"""What is measured: the servers, the workloads, and the goals."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerSpec:
+    name: str
+    program: str  # in the folder of the servers
+    flags: tuple = ()
+    kind: str = "peer"  # floor, peer or sluice
+    # Whether threads share the descriptor table. A process with one thread has
+    # its table to itself, and the kernel gives it a discount on each system
+    # call; so such a server is compared with those that have it too.
+    table: str = "own"
+    # Writes an answer for each message if asked to; the others answer what one
+    # read brought at once.
+    each_message: bool = True
+    # Those answers leave together, in fewer system calls.
+    gathers: bool = False
+    warmup_ms: int = 200  # until it is as fast as it gets
+
+
+SERVERS = [
+    ServerSpec(
+        "raw_epoll",
+        "raw_epoll",
+        ("--share_table",),
+        kind="floor",
+        table="shared",
+        each_message=False,
+    ),
+    ServerSpec(
+        "raw_epoll_own", "raw_epoll", kind="floor", each_message=False
+    ),
+    ServerSpec("raw_uring", "raw_uring", kind="floor", each_message=False),
+    ServerSpec("sluice", "../lab_sluice", kind="sluice", table="shared"),
+    ServerSpec(
+        "sluice_own",
+        "../lab_sluice",
+        ("--fd_tables=per_reactor",),
+        kind="sluice",
+    ),
+    ServerSpec(
+        "sluice_reuseport",
+        "../lab_sluice",
+        ("--accept=reuseport",),
+        kind="sluice",
+        table="shared",
+    ),
+    ServerSpec("libevent", "libevent_plain"),
+    ServerSpec("bufferevent", "libevent_buffer", gathers=True),
+    ServerSpec("libuv", "uv"),
+    ServerSpec("asio", "asio"),
+    ServerSpec("go_net", "go_net", table="shared"),
+    ServerSpec("netty", "netty", table="shared", warmup_ms=3_000),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """A figure of `server` is at most `limit`, or that many times that of
+    `beside`: a server, a server @ another workload, best_peer, or best_writer,
+    the best peer that sends each message by itself."""
+
+    server: str
+    limit: float
+    beside: str = ""
+    figure: str = ""  # default: the workload's
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    name: str
+    title: str
+    kind: str  # of lab_client: echo, open, churn, idle
+    figure: str  # what it is about
+    unit: str
+    flags: dict
+    goals: tuple = ()
+    also: tuple = ()  # further figures in the table
+    threads: int = 1
+    message_bytes: int = 128
+    each_message: bool = False
+    servers: tuple = ()  # names; empty: all
+    timeout: int = 300
+
+    def runs(self, spec):
+        if self.servers:
+            return spec.name in self.servers
+        # Reuse-port matters to accepting alone.
+        return spec.name != "sluice_reuseport"
+
+    def client_flags(self, spec, scale):
+        flags = dict(self.flags)
+        if self.kind in ("echo", "churn"):
+            depth = flags.get("depth", 1)
+            messages = int(flags["messages"] * scale) // depth * depth
+            flags["messages"] = max(messages, depth)
+        if self.kind == "open":
+            flags["duration_ms"] = max(int(flags["duration_ms"] * scale), 200)
+        return [
+            f"--workload={self.kind}",
+            f"--message_bytes={self.message_bytes}",
+            f"--warmup_ms={spec.warmup_ms}",
+            *(f"--{name}={value}" for name, value in flags.items()),
+        ]
+
+
+ECHO_ALSO = ("user_ns", "system_ns", "sleeps", "per_second", "p50_us", "p99_us")
+
+
+def echo(name, title, connections, messages, goals=(), **more):
+    flags = {"connections": connections, "messages": messages}
+    flags.update(more.pop("flags", {}))
+    return Workload(
+        name,
+        title,
+        "echo",
+        "cpu_ns",
+        "ns of the server's CPU a message",
+        flags,
+        goals,
+        ECHO_ALSO,
+        **more,
+    )
+
+
+def echo_goals():
+    return (
+        Goal("sluice", 1.02, "raw_epoll"),
+        Goal("sluice_own", 0.99, "raw_epoll"),
+        Goal("sluice_own", 1.01, "best_peer"),
+    )
+
+
+def size_goals():
+    return (Goal("sluice", 1.03, "raw_epoll"),)
+
+
+WORKLOADS = [
+    echo("echo_1", "echo, 1 connection", 1, 20_000),
+    echo("echo_8", "echo, 8 connections", 8, 50_000),
+    echo("echo_64", "echo, 64 connections", 64, 100_000, echo_goals()),
+    echo("echo_1000", "echo, 1,000 connections", 1_000, 100_000, echo_goals()),
+    echo("echo_9000", "echo, 9,000 connections", 9_000, 100_000),
+    echo(
+        "beside_idle",
+        "echo, 64 connections beside 15,000 idle",
+        64,
+        100_000,
+        (Goal("sluice", 1.03, "sluice @ echo_64"),),
+        flags={"idle_beside": 15_000},
+    ),
+    echo(
+        "pipelined",
+        "pipelined, 16 messages at a time, each answered by itself",
+        64,
+        320_000,
+        (
+            Goal("sluice", 1.05, "raw_epoll"),
+            Goal("sluice", 0.5, "best_writer"),
+        ),
+        flags={"depth": 16},
+        each_message=True,
+    ),
+    echo(
+        "echo_16k",
+        "echo, messages of 16 KiB",
+        64,
+        30_000,
+        size_goals(),
+        message_bytes=16 << 10,
+    ),
+    echo(
+        "echo_1m",
+        "echo, messages of 1 MiB",
+        8,
+        1_000,
+        size_goals(),
+        message_bytes=1 << 20,
+    ),
+    echo(
+        "echo_2_loops",
+        "echo, 64 connections, 2 loops",
+        64,
+        100_000,
+        (Goal("sluice", 1.02, "raw_epoll"),),
+        threads=2,
+    ),
+    echo("echo_4_loops", "echo, 64 connections, 4 loops", 64, 100_000, threads=4),
+    Workload(
+        "open_64",
+        "open loop, 10,000 messages a second on 64 connections",
+        "open",
+        "p999_us",
+        "us from due to answered, 99.9 %",
+        {"connections": 64, "rate": 10_000, "duration_ms": 2_000},
+        (Goal("sluice", 1.0, "raw_epoll"),),
+        ("p50_us", "p99_us", "max_us", "uncorrected_p999_us", "cpu_ns"),
+    ),
+    Workload(
+        "churn",
+        "churn: connect, one echo, close",
+        "churn",
+        "cpu_ns",
+        "ns of the server's CPU a connection",
+        {"connections": 16, "messages": 20_000},
+        (
+            Goal("sluice", 1.10, "raw_epoll"),
+            Goal("sluice_reuseport", 1.03, "raw_epoll"),
+        ),
+        ECHO_ALSO,
+        servers=tuple(spec.name for spec in SERVERS),
+    ),
+    Workload(
+        "idle",
+        "15,000 idle connections",
+        "idle",
+        "bytes_per_connection",
+        "bytes of the server's memory a connection",
+        {"connections": 15_000},
+        (Goal("sluice", 104), Goal("sluice", 1.0, "best_peer")),
+        ("open_wall_ns", "open_cpu_ns", "close_wall_ns", "close_cpu_ns"),
+    ),
+]
