@@ -114,7 +114,7 @@ class Churn {
       return Failed(life, "connect");
     }
     epoll_event event{};
-    event.events = EPOLLOUT;
+    event.events = options_.message_bytes == 0 ? EPOLLIN : EPOLLOUT;
     event.data.ptr = &life;
     if (epoll_ctl(epoll_, EPOLL_CTL_ADD, life.fd, &event) != 0) {
       return Failed(life, "epoll_ctl");
@@ -125,6 +125,7 @@ class Churn {
   // It is connected, or its echo arrives.
   absl::Status Step(Life& life) {
     if (life.fd < 0) return absl::OkStatus();
+    if (options_.message_bytes == 0) return ExpectEnd(life);
     if (!life.sent) return Send(life);
     const ssize_t got = recv(life.fd, buffer_.data(), buffer_.size(), 0);
     if (got < 0) {
@@ -142,6 +143,22 @@ class Churn {
     }
     life.received += bytes;
     if (life.received < expected.size()) return absl::OkStatus();
+    return Next(life);
+  }
+
+  absl::Status ExpectEnd(Life& life) {
+    const ssize_t got = recv(life.fd, buffer_.data(), buffer_.size(), 0);
+    if (got == 0) return Next(life);
+    if (got > 0) {
+      return absl::DataLossError(absl::StrCat(
+          "client, connection ", life.number, ": bytes instead of an end"));
+    }
+    if (errno == EAGAIN || errno == EINTR) return absl::OkStatus();
+    return Failed(life, "connect or recv");
+  }
+
+  // This life is over.
+  absl::Status Next(Life& life) {
     run_.life.Add(static_cast<uint64_t>(NowNs() - life.began_ns));
     ++run_.lives;
     End(life);
@@ -191,10 +208,9 @@ class Churn {
 }  // namespace
 
 absl::StatusOr<ChurnRun> RunChurn(uint16_t port, const ChurnOptions& options) {
-  if (options.concurrency < 1 || options.message_bytes < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "concurrency: ", options.concurrency,
-        ", message bytes: ", options.message_bytes, ": both must be >= 1"));
+  if (options.concurrency < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("concurrency: ", options.concurrency, ", must be >= 1"));
   }
   return Churn(port, options).Run();
 }

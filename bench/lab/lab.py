@@ -23,10 +23,12 @@ class LabError(Exception):
 class Server:
     """A server process, pinned, from its "ready PORT" on."""
 
-    def __init__(self, spec, folder, threads, message_bytes, cpus):
+    def __init__(self, spec, workload, folder, cpus):
         self.name = spec.name
         command = [os.path.join(folder, spec.program), *spec.flags]
-        command += [f"--threads={threads}", f"--message_bytes={message_bytes}"]
+        each = workload.message_bytes if workload.each_message else 0
+        command += [f"--threads={workload.threads}", f"--message_bytes={each}"]
+        command += workload.server_flags
         # A pipe that stays open: servers that cannot be told to end with their
         # parent end when it does.
         self.process = subprocess.Popen(
@@ -71,13 +73,7 @@ class Server:
 
 def run_turn(spec, workload, args):
     """The figures of one turn, as lab_client names them."""
-    server = Server(
-        spec,
-        args.programs,
-        workload.threads,
-        workload.message_bytes if workload.each_message else 0,
-        args.server_cpus,
-    )
+    server = Server(spec, workload, args.programs, args.server_cpus)
     try:
         client = subprocess.run(
             [

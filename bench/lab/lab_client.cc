@@ -20,6 +20,7 @@
 #include "bench/echo_client.h"
 #include "bench/idle_clients.h"
 #include "bench/lab/churn_client.h"
+#include "bench/lab/fan_out_client.h"
 #include "bench/lab/open_loop.h"
 #include "bench/lab/server_probe.h"
 #include "bench/latency_histogram.h"
@@ -27,12 +28,12 @@
 
 DEFINE_int32(port, 0, "the server's, on 127.0.0.1");
 DEFINE_int32(pid, 0, "the server's");
-DEFINE_string(workload, "echo", "echo, open, churn or idle");
-DEFINE_int32(connections, 64,
-             "echo, open, idle: connections; churn: at a time");
-DEFINE_int32(message_bytes, 128, "bytes of a message");
+DEFINE_string(workload, "echo", "echo, open, churn, fanout or idle");
+DEFINE_int32(connections, 64, "that there are; churn: at a time");
+DEFINE_int32(message_bytes, 128, "bytes of a message; churn: 0, none");
 DEFINE_int32(depth, 1, "echo: messages that go together");
-DEFINE_int32(messages, 100'000, "echo: of the turn; churn: connections of it");
+DEFINE_int32(messages, 100'000,
+             "echo, fanout: of the turn; churn: connections of it");
 DEFINE_int32(idle_beside, 0, "echo: connections that are open and say nothing");
 DEFINE_double(rate, 10'000, "open: messages a second");
 DEFINE_int32(duration_ms, 2'000, "open: of the turn");
@@ -198,6 +199,37 @@ absl::Status AwaitDescriptors(const ServerProbe& server,
   }
 }
 
+absl::Status FanOut(const ServerProbe& server, Figures* figures) {
+  FanOutOptions options;
+  options.connections = FLAGS_connections;
+  options.message_bytes = static_cast<size_t>(FLAGS_message_bytes);
+  const absl::StatusOr<ServerProbe::Descriptors> before =
+      server.OpenDescriptors();
+  if (!before.ok()) return before.status();
+  const absl::StatusOr<std::unique_ptr<FanOutClient>> client =
+      FanOutClient::Connect(static_cast<uint16_t>(FLAGS_port), options);
+  if (!client.ok()) return client.status();
+  // Who is still in the listener's queue would not get the first message.
+  if (absl::Status s = AwaitDescriptors(
+          server, *before, [](int more) { return more >= FLAGS_connections; });
+      !s.ok()) {
+    return s;
+  }
+  // From the descriptor to the server's list of clients.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  if (absl::Status s = (*client)->Run(3).status(); !s.ok()) return s;
+  absl::StatusOr<FanOutRun> run = FanOutRun();
+  const absl::Status s =
+      Measured(server, figures, [&]() -> absl::StatusOr<uint64_t> {
+        run = (*client)->Run(FLAGS_messages);
+        if (!run.ok()) return run.status();
+        return run->received;
+      });
+  if (!s.ok()) return s;
+  figures->AddTimes("", run->spread);
+  return absl::OkStatus();
+}
+
 // Opens, reads memory on the way, closes all of them at once.
 absl::Status Idle(const ServerProbe& server, Figures* figures) {
   const auto port = static_cast<uint16_t>(FLAGS_port);
@@ -268,7 +300,8 @@ absl::Status Turn(Figures* figures) {
   for (const absl::Status& s :
        {CheckAtLeast("port", FLAGS_port, 1), CheckAtLeast("pid", FLAGS_pid, 1),
         CheckAtLeast("connections", FLAGS_connections, 1),
-        CheckAtLeast("message_bytes", FLAGS_message_bytes, 1),
+        CheckAtLeast("message_bytes", FLAGS_message_bytes,
+                     FLAGS_workload == "churn" ? 0 : 1),
         CheckAtLeast("depth", FLAGS_depth, 1),
         CheckAtLeast("messages", FLAGS_messages, FLAGS_depth),
         CheckAtLeast("idle_beside", FLAGS_idle_beside, 0),
@@ -284,9 +317,11 @@ absl::Status Turn(Figures* figures) {
   if (FLAGS_workload == "echo") return Echo(*server, figures);
   if (FLAGS_workload == "open") return Open(*server, figures);
   if (FLAGS_workload == "churn") return Churn(*server, figures);
+  if (FLAGS_workload == "fanout") return FanOut(*server, figures);
   if (FLAGS_workload == "idle") return Idle(*server, figures);
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--workload=", FLAGS_workload, ": must be echo, open, churn or idle"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--workload=", FLAGS_workload,
+                   ": must be echo, open, churn, fanout or idle"));
 }
 
 }  // namespace

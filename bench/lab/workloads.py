@@ -83,6 +83,7 @@ class Workload:
     message_bytes: int = 128
     each_message: bool = False
     servers: tuple = ()  # names; empty: all
+    server_flags: tuple = ()
     timeout: int = 300
 
     def runs(self, spec):
@@ -97,6 +98,8 @@ class Workload:
             depth = flags.get("depth", 1)
             messages = int(flags["messages"] * scale) // depth * depth
             flags["messages"] = max(messages, depth)
+        if self.kind == "fanout":
+            flags["messages"] = max(int(flags["messages"] * scale), 3)
         if self.kind == "open":
             flags["duration_ms"] = max(int(flags["duration_ms"] * scale), 200)
         return [
@@ -143,7 +146,7 @@ WORKLOADS = [
     echo("echo_8", "echo, 8 connections", 8, 50_000),
     echo("echo_64", "echo, 64 connections", 64, 100_000, echo_goals()),
     echo("echo_1000", "echo, 1,000 connections", 1_000, 100_000, echo_goals()),
-    echo("echo_9000", "echo, 9,000 connections", 9_000, 100_000),
+    echo("echo_10000", "echo, 10,000 connections", 10_000, 100_000),
     echo(
         "beside_idle",
         "echo, 64 connections beside 15,000 idle",
@@ -212,6 +215,29 @@ WORKLOADS = [
         ),
         ECHO_ALSO,
         servers=tuple(spec.name for spec in SERVERS),
+    ),
+    Workload(
+        "accept",
+        "accept and close at once",
+        "churn",
+        "cpu_ns",
+        "ns of the server's CPU a connection",
+        {"connections": 16, "messages": 20_000},
+        also=ECHO_ALSO,
+        message_bytes=0,
+        servers=("raw_epoll", "sluice", "sluice_reuseport"),
+        server_flags=("--accept_and_close",),
+    ),
+    Workload(
+        "fan_out",
+        "what one connection says goes to 1,000",
+        "fanout",
+        "cpu_ns",
+        "ns of the server's CPU a recipient",
+        {"connections": 1_000, "messages": 100},
+        also=ECHO_ALSO,
+        servers=("raw_epoll", "sluice", "sluice_own"),
+        server_flags=("--fan_out",),
     ),
     Workload(
         "idle",

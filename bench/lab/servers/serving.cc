@@ -57,6 +57,13 @@ ServingOptions ParseServingOptions(int argc, char** argv) {
   return options;
 }
 
+bool TakeSwitch(const char* flag, std::vector<char*>* arguments) {
+  const auto is_it = [flag](const char* argument) {
+    return std::strcmp(argument, flag) == 0;
+  };
+  return std::erase_if(*arguments, is_it) > 0;
+}
+
 void StartServing() {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) Die("prctl PR_SET_PDEATHSIG");
   signal(SIGPIPE, SIG_IGN);

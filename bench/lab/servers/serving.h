@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <vector>
 
 namespace sluice::lab {
 
@@ -18,6 +19,9 @@ struct ServingOptions {
 // --threads=N and --message_bytes=N; all else, and a value that is no number,
 // ends the program with exit code 2 and a line that names it.
 ServingOptions ParseServingOptions(int argc, char** argv);
+
+// Takes a flag of the server's own, such as "--fan_out", off the arguments.
+bool TakeSwitch(const char* flag, std::vector<char*>* arguments);
 
 // The kernel ends this process when the lab ends. Writes to a peer that is gone
 // are errors of that write.

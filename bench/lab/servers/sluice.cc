@@ -1,6 +1,7 @@
 // sluice itself. Beside the flags of every server of the lab:
 //   --accept=handoff|reuseport  --fd_tables=shared|per_reactor
 //   --trigger=level|edge        --idle_timeout=SECONDS
+//   --accept_and_close          --fan_out: see raw_epoll.cc
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -24,18 +25,59 @@ DEFINE_string(accept, "handoff", "handoff or reuseport");
 DEFINE_string(fd_tables, "shared", "shared or per_reactor");
 DEFINE_string(trigger, "level", "level or edge");
 DEFINE_int32(idle_timeout, 60, "seconds; 0: none");
+DEFINE_bool(accept_and_close, false, "whoever connects is closed at once");
+DEFINE_bool(fan_out, false,
+            "what one connection sends goes to all of its loop");
 
 namespace sluice::lab {
 namespace {
 
-class Echo : public EventHandler {
+class Ready : public EventHandler {
  public:
-  explicit Echo(size_t message_bytes) : message_bytes_(message_bytes) {}
-
   Action OnBoot(Engine& engine) override {
     SayReady(engine.bound()[0].port());
     return Action::kNone;
   }
+};
+
+class Closer : public Ready {
+ public:
+  Action OnOpen(Connection& c) override {
+    c.Close(CloseMode::kNow);
+    return Action::kNone;
+  }
+  Action OnTraffic(Connection&) override { return Action::kNone; }
+};
+
+class FanOut : public Ready {
+ public:
+  Action OnOpen(Connection& c) override {
+    Clients(c).push_back(c.ref());
+    return Action::kNone;
+  }
+  Action OnTraffic(Connection& c) override {
+    const std::string message(c.Next());
+    for (const ConnectionRef& client : Clients(c)) {
+      (void)client.Write(message);
+    }
+    return Action::kNone;
+  }
+  void OnClose(Connection& c, const CloseInfo&) override {
+    std::erase(Clients(c), c.ref());
+  }
+
+ private:
+  // Each loop has its own, so nothing is locked.
+  std::vector<ConnectionRef>& Clients(Connection& c) {
+    return clients_[static_cast<size_t>(c.reactor().index())];
+  }
+  std::vector<std::vector<ConnectionRef>> clients_{
+      static_cast<size_t>(FLAGS_threads)};
+};
+
+class Echo : public Ready {
+ public:
+  explicit Echo(size_t message_bytes) : message_bytes_(message_bytes) {}
 
   Action OnTraffic(Connection& c) override {
     if (message_bytes_ == 0) {
@@ -81,9 +123,16 @@ int Main() {
   // The lab has pinned the process to the CPUs that servers may use.
   options.pinning.mode = CpuPinning::Mode::kOff;
   options.limits.idle_timeout = std::chrono::seconds(FLAGS_idle_timeout);
-  Echo echo(static_cast<size_t>(FLAGS_message_bytes));
+  std::unique_ptr<EventHandler> handler;
+  if (FLAGS_accept_and_close) {
+    handler = std::make_unique<Closer>();
+  } else if (FLAGS_fan_out) {
+    handler = std::make_unique<FanOut>();
+  } else {
+    handler = std::make_unique<Echo>(static_cast<size_t>(FLAGS_message_bytes));
+  }
   absl::StatusOr<std::unique_ptr<Engine>> engine =
-      Engine::Create(echo, {"tcp://127.0.0.1:0"}, std::move(options));
+      Engine::Create(*handler, {"tcp://127.0.0.1:0"}, std::move(options));
   absl::Status s = engine.status();
   if (s.ok()) s = (*engine)->Run();
   std::fprintf(stderr, "sluice: %s\n", s.ToString().c_str());
