@@ -60,7 +60,8 @@ bool MoreMayArrive(const Connection& c, const Decoder& decoder, size_t unread,
 //   }
 //
 // It stops early, with later frames still unread, when a callback returns
-// something else than kNone or has closed the connection.
+// something else than kNone, has closed the connection, or has paused reading:
+// then OnTraffic is called for the rest when the last pause goes.
 //
 // on_error(const DecodeFault&) is told of what is no frame. After a final error
 // the connection is closed for CloseReason::kProtocolError (flushing, so that
@@ -86,7 +87,7 @@ Action ForEachFrame(Connection& c, const Decoder& decoder, DecodeState& state,
   const std::string_view input = c.Peek();
   std::string_view rest = input;
   Action action = Action::kNone;
-  while (c.open() && action == Action::kNone) {
+  while (c.reading() && action == Action::kNone) {
     const DecodeResult result = decoder.Decode(rest, state);
     rest.remove_prefix(result.consumed);
     if (result.code == DecodeCode::kFrame) {

@@ -69,6 +69,19 @@ size_t Connection::outbound() const {
   return reactor.Outbound(*this);
 }
 
+void Connection::NotifySent(SentCallback done) {
+  internal::ReactorImpl& reactor = impl();
+  reactor.CheckOnLoop("Connection::NotifySent");
+  SLUICE_CHECK(done != nullptr, "Connection::NotifySent of an empty function");
+  reactor.NotifySent(*this, std::move(done));
+}
+
+void Connection::PauseWhileHigh(const ConnectionRef& source) {
+  internal::ReactorImpl& reactor = impl();
+  reactor.CheckOnLoop("Connection::PauseWhileHigh");
+  reactor.PauseWhileHigh(*this, source);
+}
+
 void Connection::Close(CloseMode mode) {
   internal::ReactorImpl& reactor = impl();
   reactor.CheckOnLoop("Connection::Close");
@@ -95,8 +108,13 @@ bool Connection::open() const {
 ReadPause Connection::PauseRead() {
   internal::ReactorImpl& reactor = impl();
   reactor.CheckOnLoop("Connection::PauseRead");
-  reactor.Pause(*this);
   return ReadPause(reactor.RefTo(*this));
+}
+
+bool Connection::reading() const {
+  impl().CheckOnLoop("Connection::reading");
+  return internal::StateOf(state_) == internal::ConnectionState::kOpen &&
+         (active_ == nullptr || active_->pauses == 0);
 }
 
 void Connection::SetIdleTimeout(std::chrono::milliseconds timeout) {

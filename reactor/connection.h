@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "reactor/address.h"
 #include "reactor/close.h"
@@ -55,6 +56,9 @@ struct WheelNode {
 class ReadPause {
  public:
   ReadPause() = default;
+  // Pauses any connection. From another thread it takes effect when the loop
+  // comes to it.
+  explicit ReadPause(const ConnectionRef& ref);
   ReadPause(ReadPause&& other) noexcept
       : ref_(std::exchange(other.ref_, ConnectionRef())) {}
   ReadPause& operator=(ReadPause&& other) noexcept {
@@ -68,10 +72,12 @@ class ReadPause {
   void Release();
 
  private:
-  friend class Connection;
-  explicit ReadPause(ConnectionRef ref) : ref_(ref) {}
   ConnectionRef ref_;
 };
+
+// What Connection::NotifySent calls.
+using SentCallback =
+    absl::AnyInvocable<void(Connection&, const absl::Status&) &&>;
 
 // One accepted or dialed stream.
 // Thread: every method on the connection's loop; those that read or change its
@@ -121,6 +127,20 @@ class alignas(64) Connection {
   // Accepted, not yet taken by the kernel.
   size_t outbound() const;
 
+  // Calls `done` once: with OK when the kernel has taken all that was written
+  // so far (which does not mean that the peer has it), or with Unavailable, and
+  // why, when the connection ends first; then before OnClose. On the loop,
+  // never inside this call, except that a connection whose OnClose has begun is
+  // told at once. Costs memory until then.
+  void NotifySent(SentCallback done);
+
+  // Pauses reading on `source`, which may be on another loop, while the output
+  // of this connection is above high water (ConnectionLimits::high_water), and
+  // until it ends: a proxy that does so on both its sides holds no more than
+  // that for either. Replaces an earlier source; an empty ref ends it. While
+  // there is a source, the connection costs about 0.3 KB.
+  void PauseWhileHigh(const ConnectionRef& source);
+
   // --- Life.
 
   // Once called, no more OnTraffic comes and writes fail; OnClose follows, in
@@ -136,8 +156,11 @@ class alignas(64) Connection {
 
   // Reading stops until every pause is gone. RST is noticed meanwhile, and FIN
   // too once all bytes before it were delivered. What has already arrived in
-  // this callback can still be read.
+  // this callback can still be read; if it is left unread, OnTraffic is called
+  // for it again when the last pause goes.
   [[nodiscard]] ReadPause PauseRead();
+  // Open, and no pause holds.
+  bool reading() const;
 
   // Ends the connection (kIdleTimeout) when no byte came or went for this
   // long; 0 turns it off. Never early, and at most about 0.1 s late. Costs no

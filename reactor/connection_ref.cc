@@ -59,6 +59,20 @@ absl::Status ConnectionRef::Wake() const {
   });
 }
 
+ReadPause::ReadPause(const ConnectionRef& ref) : ref_(ref) {
+  if (ref.mailbox_ == nullptr) return;
+  if (internal::ReactorImpl* reactor = internal::ReactorImpl::Of(ref)) {
+    if (Connection* c = reactor->Find(ref)) reactor->Pause(*c);
+    return;
+  }
+  // In order with the release, which goes the same way. Gone means that there
+  // is nothing to pause.
+  (void)internal::ReactorImpl::PostTo(ref, [](Connection& c) {
+    internal::ReactorImpl::OwnerOf(c).Pause(c);
+    return true;
+  });
+}
+
 void ReadPause::Release() {
   const ConnectionRef ref = std::exchange(ref_, ConnectionRef());
   if (ref.mailbox_ == nullptr) return;

@@ -5,6 +5,8 @@ namespace sluice {
 Action EventHandler::OnBoot(Engine&) { return Action::kNone; }
 Action EventHandler::OnOpen(Connection&) { return Action::kNone; }
 Action EventHandler::OnPeerShutdown(Connection&) { return Action::kClose; }
+void EventHandler::OnHighWater(Connection&) {}
+void EventHandler::OnLowWater(Connection&) {}
 void EventHandler::OnClose(Connection&, const CloseInfo&) {}
 void EventHandler::OnTick(Reactor&) {}
 void EventHandler::OnDrain(Engine&) {}

@@ -43,8 +43,19 @@ class EventHandler {
 
   // [loop] Bytes arrived, or ConnectionRef::Wake was called. What is not
   // consumed stays, in order, and is seen again beside later bytes; OnTraffic
-  // is not called again for it until more bytes arrive or Wake is called.
+  // is not called again for it until more bytes arrive, Wake is called, or the
+  // last ReadPause goes.
   virtual Action OnTraffic(Connection& connection) = 0;
+
+  // [loop] More output than ConnectionLimits::high_water waits for a peer that
+  // reads slowly: the time to write less, or to stop reading what makes it
+  // (Connection::PauseWhileHigh). Once, until OnLowWater has been called.
+  virtual void OnHighWater(Connection& connection);
+
+  // [loop] ... and of that output no more than ConnectionLimits::low_water is
+  // left. Neither is called inside another callback, nor once the connection
+  // is closing.
+  virtual void OnLowWater(Connection& connection);
 
   // [loop] The peer sent FIN: no more bytes will come, every byte before it
   // was delivered, and it may still be reading. The default flushes and closes

@@ -2,6 +2,7 @@
 
 #include <net/if.h>
 
+#include <algorithm>
 #include <climits>
 
 #include "absl/strings/escaping.h"
@@ -70,6 +71,15 @@ void CheckPinning(const CpuPinning& pinning, Checker* check) {
 
 void CheckLimits(const ConnectionLimits& limits, Checker* check) {
   check->AtLeast("limits.max_inbound", limits.max_inbound, size_t{1});
+  if (limits.max_outbound != 0 && limits.high_water >= limits.max_outbound) {
+    check->Fail(
+        "limits.high_water", absl::StrCat(limits.high_water),
+        absl::StrCat("below limits.max_outbound, ", limits.max_outbound));
+  }
+  if (limits.low_water && *limits.low_water >= HighWaterOf(limits)) {
+    check->Fail("limits.low_water", absl::StrCat(*limits.low_water),
+                absl::StrCat("below the high water, ", HighWaterOf(limits)));
+  }
   check->Enum("limits.when_overflow", limits.when_overflow,
               WhenOverflow::kRefuse);
   check->Duration("limits.idle_timeout (ms)", limits.idle_timeout, 0);
@@ -78,6 +88,17 @@ void CheckLimits(const ConnectionLimits& limits, Checker* check) {
 }
 
 }  // namespace
+
+size_t HighWaterOf(const ConnectionLimits& limits) {
+  constexpr size_t kUsual = size_t{1} << 20;
+  if (limits.high_water != 0) return limits.high_water;
+  if (limits.max_outbound == 0) return kUsual;
+  return std::min(kUsual, std::max<size_t>(limits.max_outbound / 2, 1));
+}
+
+size_t LowWaterOf(const ConnectionLimits& limits) {
+  return limits.low_water.value_or(HighWaterOf(limits) / 2);
+}
 
 absl::Status ValidateOptions(const Options& options) {
   Checker check;

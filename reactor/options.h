@@ -145,6 +145,12 @@ struct ConnectionLimits {
   // Bytes accepted by Write that the kernel has not taken yet. 0: no bound.
   size_t max_outbound = size_t{64} << 20;
   WhenOverflow when_overflow = WhenOverflow::kClose;
+  // Output above high_water is told to the handler (EventHandler::OnHighWater),
+  // and when low_water is reached again that is (OnLowWater). high_water 0: 1
+  // MiB, or half of max_outbound if that is less. low_water unset: half of
+  // high_water.
+  size_t high_water = 0;
+  std::optional<size_t> low_water;
   // No byte in or out for this long ends the connection. 0: never. The
   // handler may change it for one connection (Connection::SetIdleTimeout).
   std::chrono::milliseconds idle_timeout{0};
@@ -155,6 +161,10 @@ struct ConnectionLimits {
   std::chrono::milliseconds linger_timeout{2'000};
   size_t linger_bytes = size_t{4} << 20;
 };
+
+// What the two marks come to.
+size_t HighWaterOf(const ConnectionLimits& limits);
+size_t LowWaterOf(const ConnectionLimits& limits);
 
 enum class LogLevel : uint8_t { kInfo, kWarning, kError };
 

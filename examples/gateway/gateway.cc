@@ -69,17 +69,21 @@ Action Gateway::OnOpen(Connection& c) {
 Action Gateway::OnTraffic(Connection& c) {
   Session& session = c.Get<Session>();
   const Clock::time_point now = Clock::now();
-  const MeteredDecoder decoder(decoder_, options_.rate, session.budget, now);
+  bool any_packet = false;
   const Action action = ForEachFrame(
-      c, decoder, session.decode,
-      [&](std::string_view frame) { OnPacket(c, frame); },
+      c, decoder_, session.decode,
+      [&](std::string_view frame) {
+        any_packet = true;
+        session.budget.Take(options_.rate, now);
+        OnPacket(c, frame);
+        PauseForBudget(c, now);
+      },
       [&](const DecodeFault& fault) {
         Reject(c, fault.error == DecodeError::kTooLong ? Count::kTooLong
                                                        : Count::kCorruptLength);
       });
   if (!c.open()) return action;
-  if (decoder.held_back()) PauseForBudget(c, now);
-  WatchUnfinished(c, decoder);
+  WatchUnfinished(c, any_packet);
   CloseIfDraining(c);
   return action;
 }
@@ -170,9 +174,11 @@ void Gateway::OnMove(Connection& c, const Move& move) {
 // connections by itself, this and the budget can go.)
 void Gateway::PauseForBudget(Connection& c, Clock::time_point now) {
   Session& session = c.Get<Session>();
-  // Bytes that arrive between the end of a pause and its Wake bring us here
-  // twice: the second time there is a pause, and a timer, already.
-  if (session.pause) return;
+  if (session.budget.Wait(options_.rate, 1, now) == Clock::duration::zero()) {
+    return;
+  }
+  // ForEachFrame stops here, and OnTraffic is called for what it has left when
+  // the pause goes.
   session.pause = c.PauseRead();
   Add(c, Count::kPauses);
   // Reading goes on when a tenth of the burst is back: somebody who is always
@@ -184,24 +190,22 @@ void Gateway::PauseForBudget(Connection& c, Clock::time_point now) {
                    [&reactor, ref = c.ref()] {
                      Connection* const resumed = reactor.Find(ref);
                      if (resumed == nullptr) return;  // it has ended meanwhile
-                     resumed->Get<Session>().pause.reset();
-                     // What waits here is not told again by itself.
-                     ref.Wake().IgnoreError();
+                     resumed->Get<Session>().pause.Release();
                    });
 }
 
 // A timer only for a packet that arrived in part. Those are few: a packet is
 // smaller than what one segment carries.
-void Gateway::WatchUnfinished(Connection& c, const MeteredDecoder& decoder) {
+void Gateway::WatchUnfinished(Connection& c, bool any_packet) {
   Session& session = c.Get<Session>();
   Reactor& reactor = c.reactor();
   // With a packet done, what is left over is the beginning of another one.
   // What waits because we do not look at it is not the player's fault.
-  if (decoder.packets() > 0 || decoder.held_back()) {
+  if (any_packet || !c.reading()) {
     reactor.Cancel(session.unfinished);
     session.unfinished = TimerId();
   }
-  const bool begun = c.inbound() > 0 && !decoder.held_back();
+  const bool begun = c.inbound() > 0 && c.reading();
   if (!begun || session.unfinished != TimerId()) return;
   session.unfinished = reactor.RunAfter(
       options_.frame_deadline, [this, &reactor, ref = c.ref()] {

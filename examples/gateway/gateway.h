@@ -14,7 +14,6 @@
 #include "absl/status/statusor.h"
 #include "codec/length_field_codec.h"
 #include "examples/gateway/counters.h"
-#include "examples/gateway/metered_decoder.h"
 #include "examples/gateway/packet_budget.h"
 #include "examples/gateway/protocol.h"
 #include "examples/gateway/session.h"
@@ -68,7 +67,7 @@ class Gateway : public EventHandler {
   void OnMove(Connection& c, const Move& move);
 
   void PauseForBudget(Connection& c, Clock::time_point now);
-  void WatchUnfinished(Connection& c, const MeteredDecoder& decoder);
+  void WatchUnfinished(Connection& c, bool any_packet);
   void CloseIfDraining(Connection& c);
 
   void Add(Connection& c, Count count);

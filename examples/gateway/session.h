@@ -22,9 +22,9 @@ struct Session {
 
   DecodeState decode;
   PacketBudget budget;
-  std::optional<ReadPause> pause;  // while the budget is used up
-  TimerId unfinished;              // set while a packet has begun and not ended
-  uint32_t player = 0;             // once it plays
+  ReadPause pause;      // while the budget is used up
+  TimerId unfinished;   // set while a packet has begun and not ended
+  uint32_t player = 0;  // once it plays
   State state = State::kNew;
   std::optional<Count> closed;  // the reason, if it is ours
 };

@@ -6,10 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "reactor/connection.h"
 #include "reactor/engine.h"
 #include "reactor/internal/in_buffer.h"
 #include "reactor/internal/out_queue.h"
@@ -65,6 +67,20 @@ struct DialState {
   DialDone done;
 };
 
+// Who wants to know what becomes of the output.
+struct OutputWatch {
+  struct Mark {
+    uint64_t at;  // told when so many bytes were taken
+    SentCallback done;
+  };
+  uint64_t taken = 0;      // by the kernel, since the watch began
+  std::deque<Mark> marks;  // in the order of `at`
+  ConnectionRef source;    // paused while the output is above high water
+  ReadPause source_pause;
+
+  bool empty() const { return marks.empty() && source == ConnectionRef(); }
+};
+
 struct ActiveState {
   InBuffer in;
   OutQueue out;
@@ -73,10 +89,13 @@ struct ActiveState {
   size_t thrown_away = 0;  // input since Close(kFlush)
   size_t unsent = 0;       // dropped output, for CloseInfo
   std::unique_ptr<DialState> dial;
+  std::unique_ptr<OutputWatch> watch;
+  bool above_high = false;  // OnHighWater was called, OnLowWater not yet
+  bool tell_again = false;  // input waits since the last pause went
 
   bool idle() const {
     return in.size() == 0 && out.empty() && pauses == 0 && deadline == 0 &&
-           unsent == 0 && dial == nullptr;
+           unsent == 0 && dial == nullptr && watch == nullptr && !above_high;
   }
 };
 

@@ -51,7 +51,9 @@ ReactorImpl::ReactorImpl(EngineImpl& engine, int index, size_t max_connections)
       wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       wheel_(/*now=*/1, FindNode, this),
       pool_(options_.pool_keep_bytes),
-      epoch_(CoarseNow()) {
+      epoch_(CoarseNow()),
+      high_water_(HighWaterOf(options_.limits)),
+      low_water_(LowWaterOf(options_.limits)) {
   if (!wake_fd_) {
     init_status_ = ErrnoStatus(errno, "eventfd for a reactor");
   } else if (max_connections > 0) {

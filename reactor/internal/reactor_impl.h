@@ -41,6 +41,7 @@ class EngineImpl;
 //   reactor_impl.cc   the turn itself, sources, timers, tasks
 //   reactor_io.cc     bytes in and out of a connection
 //   reactor_close.cc  from Close to OnClose to the released descriptor
+//   reactor_tell.cc   what a handler is told besides traffic
 //   reactor_dial.cc   connections in the making: accepted, dialed
 // Thread: all on the loop's thread, except where marked [any] and the
 //   constructor.
@@ -99,6 +100,8 @@ class ReactorImpl final : public Reactor {
   size_t Outbound(const Connection& c) const;
   void Close(Connection& c, CloseMode mode, CloseReason reason);
   void ShutdownWrite(Connection& c);
+  void NotifySent(Connection& c, SentCallback done);
+  void PauseWhileHigh(Connection& c, const ConnectionRef& source);
   void Pause(Connection& c);
   void Unpause(Connection& c);
   void SetIdleTimeout(Connection& c, std::chrono::milliseconds timeout);
@@ -216,6 +219,11 @@ class ReactorImpl final : public Reactor {
   ActiveState& Activate(Connection& c);
   bool ReadingWanted(const Connection& c) const;
 
+  // reactor_tell.cc; of a connection with an active state
+  bool HasNews(const Connection& c) const;
+  void TellNews(Connection& c);
+  void TellUnsent(Connection& c);
+
   // reactor_close.cc
   void Fail(Connection& c, int error);
   void MarkForClose(Connection& c, CloseReason reason, int error);
@@ -267,6 +275,10 @@ class ReactorImpl final : public Reactor {
   std::unique_ptr<char[]> read_buffer_;
   Connection* in_callback_ = nullptr;
   std::string_view direct_;
+  // ConnectionLimits::high_water and low_water.
+  const size_t high_water_;
+  const size_t low_water_;
+
   // Output of that connection, sent when its callback returns.
   std::unique_ptr<char[]> cork_;
   size_t cork_size_ = 0;

@@ -111,6 +111,7 @@ void ReactorImpl::OnConnectionEvent(Connection& c, uint32_t events) {
     SendQueue(c);
     AfterOutput(c);
     if (StateOf(c.state_) >= ConnectionState::kMarked) return;
+    if (c.active_ != nullptr && HasNews(c)) MarkDirty(c);
     Settle(c);
   }
   if ((events & ~uint32_t{EPOLLOUT}) == 0) return;
@@ -309,6 +310,7 @@ void ReactorImpl::FinishCallback(Connection& c, Action action) {
   }
   if (cork_size_ > 0) SendCork(c);
   AfterOutput(c);
+  if (c.active_ != nullptr && HasNews(c)) MarkDirty(c);
   Settle(c);
 }
 
@@ -356,7 +358,9 @@ void ReactorImpl::Pause(Connection& c) {
 
 void ReactorImpl::Unpause(Connection& c) {
   if (c.active_ == nullptr || c.active_->pauses == 0) return;
-  --c.active_->pauses;
+  if (--c.active_->pauses == 0 && c.active_->in.size() > 0) {
+    c.active_->tell_again = true;
+  }
   if (in_callback_ != &c) MarkDirty(c);
 }
 
@@ -414,7 +418,7 @@ absl::Status ReactorImpl::Write(Connection& c,
     cork_size_ = 0;
   }
   for (std::string_view piece : pieces) out.Append(pool_, piece);
-  if (!(c.armed_ & kInterestWrite)) MarkDirty(c);
+  if (!(c.armed_ & kInterestWrite) || HasNews(c)) MarkDirty(c);
   return absl::OkStatus();
 }
 
@@ -435,6 +439,9 @@ ssize_t ReactorImpl::Send(Connection& c, std::span<iovec> pieces) {
   if (n > 0) {
     counters_.bytes_out.Add(static_cast<uint64_t>(n));
     c.activity_tick_ = tick_;
+    if (c.active_ != nullptr && c.active_->watch != nullptr) {
+      c.active_->watch->taken += static_cast<uint64_t>(n);
+    }
     return n;
   }
   // No memory for it now is no fault of the connection.
@@ -540,6 +547,7 @@ void ReactorImpl::FlushDirty() {
       SendQueue(*c);
     }
     AfterOutput(*c);
+    if (c->active_ != nullptr && HasNews(*c)) TellNews(*c);
     Settle(*c);
   }
   if (dirty_done_ == dirty_.size()) {

@@ -3,6 +3,7 @@
 #include "codec/frames.h"
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -217,6 +218,30 @@ TEST_P(FramesTest, StopsWhereACallbackSaysSo) {
   EXPECT_TRUE(WaitUntil([this] { return handler_.closed == 2; }));
   EXPECT_EQ(AwaitClose(), CloseReason::kRateLimit);
   EXPECT_EQ(events(), Frames({"a", "quits", "c", "closes"}));
+}
+
+// One frame at a time: each pauses reading until something else has happened.
+TEST_P(FramesTest, StopsWhereACallbackPausesAndGoesOnAfterwards) {
+  const auto pause = std::make_shared<ReadPause>();
+  Start([this, pause](Connection& c, DecodeState& state) {
+    static const LineDecoder decoder = MakeDecoder(LineOptions{});
+    return ForEachFrame(c, decoder, state, [&](std::string_view line) {
+      EXPECT_TRUE(c.reading()) << line;
+      Add(std::string(line));
+      *pause = c.PauseRead();
+      c.reactor().RunAfter(std::chrono::milliseconds(0), [this, pause] {
+        Add("|");
+        pause->Release();
+      });
+    });
+  });
+  ASSERT_TRUE(client_.SendAll("a\nb\nc\nunfinished"));
+  const Events expected = {"a", "|", "b", "|", "c", "|"};
+  ASSERT_TRUE(WaitUntil([&] { return events() == expected; }));
+  ASSERT_TRUE(client_.SendAll("\n"));
+  ASSERT_TRUE(WaitUntil([&] { return events().size() >= 7; }));
+  EXPECT_EQ(events()[6], "unfinished");
+  EXPECT_TRUE(server_->StopAndDestroy().ok());
 }
 
 TEST_P(FramesTest, CallbacksMayEndTheConnectionInAnyWay) {

@@ -2,12 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <string>
-#include <string_view>
 
-#include "examples/gateway/metered_decoder.h"
 #include "examples/gateway/packet_budget.h"
-#include "examples/gateway/protocol.h"
 
 namespace sluice::gateway {
 namespace {
@@ -83,57 +79,6 @@ TEST(PacketBudget, NoLimit) {
   PacketBudget budget;
   EXPECT_EQ(TakeAll(budget, rate, kStart), 1'000'000);
   EXPECT_EQ(budget.Wait(rate, 1, kStart), nanoseconds(0));
-}
-
-TEST(MeteredDecoder, GivesOutWhatTheBudgetAllowsAndLosesNothing) {
-  const PacketRate rate{.per_second = 10, .burst = 3};
-  const LengthFieldDecoder decoder = MakeDecoder();
-  PacketBudget budget;
-  DecodeState state;
-  std::string input;
-  for (const char* name : {"a", "b", "c", "d", "e"}) {
-    input += Framed(Payload::Login(name));
-  }
-  std::string names;
-  std::string_view rest = input;
-  const auto read = [&](Clock::time_point now) {
-    const MeteredDecoder metered(decoder, rate, budget, now);
-    for (;;) {
-      const DecodeResult result = metered.Decode(rest, state);
-      if (result.code != DecodeCode::kFrame) break;
-      rest.remove_prefix(result.consumed);
-      names += ParsePacket(result.frame)->body;
-    }
-    return metered.held_back();
-  };
-  EXPECT_TRUE(read(kStart));
-  EXPECT_EQ(names, "abc");
-  EXPECT_TRUE(read(kStart + milliseconds(99)));
-  EXPECT_EQ(names, "abc");
-  EXPECT_TRUE(read(kStart + milliseconds(100)));
-  EXPECT_EQ(names, "abcd");
-  // The last token and the last packet: nothing is held back.
-  EXPECT_FALSE(read(kStart + milliseconds(200)));
-  EXPECT_EQ(names, "abcde");
-}
-
-TEST(MeteredDecoder, WhatIsNoWholePacketCostsNothing) {
-  const PacketRate rate{.per_second = 10, .burst = 1};
-  const LengthFieldDecoder decoder = MakeDecoder();
-  PacketBudget budget;
-  DecodeState state;
-  const std::string packet = Framed(Payload::Login("ann"));
-  for (size_t size = 0; size < packet.size(); ++size) {
-    const MeteredDecoder metered(decoder, rate, budget, kStart);
-    const auto result =
-        metered.Decode(std::string_view(packet).substr(0, size), state);
-    EXPECT_EQ(result.code, DecodeCode::kNeedMore);
-    EXPECT_FALSE(metered.held_back());
-    EXPECT_EQ(metered.packets(), 0);
-  }
-  const MeteredDecoder metered(decoder, rate, budget, kStart);
-  EXPECT_EQ(metered.Decode(packet, state).code, DecodeCode::kFrame);
-  EXPECT_EQ(metered.packets(), 1);
 }
 
 }  // namespace

@@ -60,6 +60,17 @@ TEST(OptionsTest, Bounds) {
   EXPECT_EQ(OptionsError([](Options& o) { o.accept_batch = 1; }), "");
   EXPECT_EQ(OptionsError([](Options& o) { o.accept_batch = 0; }),
             "accept_batch is 0: must be at least 1");
+  EXPECT_EQ(OptionsError([](Options& o) {
+              o.limits.max_outbound = 1000;
+              o.limits.high_water = 1000;
+            }),
+            "limits.high_water is 1000: must be below limits.max_outbound, "
+            "1000");
+  EXPECT_EQ(OptionsError([](Options& o) {
+              o.limits.high_water = 500;
+              o.limits.low_water = 500;
+            }),
+            "limits.low_water is 500: must be below the high water, 500");
   EXPECT_EQ(OptionsError([](Options& o) { o.limits.max_inbound = 0; }),
             "limits.max_inbound is 0: must be at least 1");
   EXPECT_EQ(OptionsError([](Options& o) { o.limits.max_outbound = 0; }), "");
@@ -175,6 +186,23 @@ TEST(CloseReasonTest, EveryReasonHasANameOfItsOwn) {
   EXPECT_EQ(CloseReasonName(CloseReason::kIdleTimeout), "idle timeout");
   EXPECT_EQ(CloseReasonName(CloseReason::kReset), "reset by peer");
   EXPECT_EQ(CloseReasonName(static_cast<CloseReason>(200)), "unknown");
+}
+
+TEST(WaterMarkOptions, WhatIsNotSetFollowsFromTheRest) {
+  ConnectionLimits limits;
+  EXPECT_EQ(HighWaterOf(limits), size_t{1} << 20);
+  EXPECT_EQ(LowWaterOf(limits), size_t{1} << 19);
+  limits.max_outbound = 1000;
+  EXPECT_EQ(HighWaterOf(limits), 500u);
+  EXPECT_EQ(LowWaterOf(limits), 250u);
+  limits.max_outbound = 0;
+  EXPECT_EQ(HighWaterOf(limits), size_t{1} << 20);
+  limits.high_water = 1;
+  EXPECT_EQ(LowWaterOf(limits), 0u);
+  limits.high_water = 100;
+  limits.low_water = 99;
+  EXPECT_EQ(HighWaterOf(limits), 100u);
+  EXPECT_EQ(LowWaterOf(limits), 99u);
 }
 
 }  // namespace

@@ -195,8 +195,60 @@ TEST_P(PauseReadTest, WhatHasArrivedInTheCallbackCanStillBeRead) {
     seen = "|";
     pauses_.clear();
   });
-  ASSERT_TRUE(WaitUntil([&] { return handler_.traffic >= 2; }));
-  RunOn(loop(), [&] { EXPECT_EQ(seen, "|cdefghi"); });
+  ASSERT_TRUE(WaitUntil([&] {
+    std::string now;
+    RunOn(loop(), [&] { now = seen; });
+    return now == "|cdefghi";
+  }));
+}
+
+// What is left unread is told again when the last pause goes, and once.
+TEST_P(PauseReadTest, InputLeftUnreadIsToldAgain) {
+  Start(0);
+  std::vector<std::string> seen;
+  RunOn(loop(), [&] {
+    handler_.on_traffic = [&, this](Connection& c) {
+      seen.emplace_back(c.Peek());
+      if (seen.size() == 1) {
+        pauses_.push_back(c.PauseRead());
+        pauses_.push_back(c.PauseRead());
+        EXPECT_FALSE(c.reading());
+      } else {
+        EXPECT_TRUE(c.reading());
+        c.Discard();
+      }
+      return Action::kNone;
+    };
+  });
+  ASSERT_TRUE(client_.SendAll("abc"));
+  ASSERT_TRUE(WaitUntil([&] { return handler_.traffic == 1; }));
+  OnConnection([&](Connection&) { pauses_.pop_back(); });
+  TurnOver(loop());
+  EXPECT_EQ(handler_.traffic, 1) << "one pause holds";
+  OnConnection([&](Connection&) { pauses_.clear(); });
+  ASSERT_TRUE(WaitUntil([&] { return handler_.traffic == 2; }));
+  TurnOver(loop());
+  RunOn(loop(), [&] {
+    EXPECT_EQ(seen, (std::vector<std::string>{"abc", "abc"}));
+  });
+  // Nothing was left: nothing is told.
+  OnConnection([&](Connection& c) { pauses_.push_back(c.PauseRead()); });
+  OnConnection([&](Connection&) { pauses_.clear(); });
+  TurnOver(loop());
+  EXPECT_EQ(handler_.traffic, 2);
+}
+
+// From a thread that is not the loop's.
+TEST_P(PauseReadTest, AnybodyMayPauseByRef) {
+  Start(0);
+  ReadPause pause(ref_);
+  TurnOver(loop());
+  ASSERT_TRUE(client_.SendAll("hello"));
+  ExpectNothingRead("");
+  pause.Release();
+  ASSERT_TRUE(WaitUntil([&] { return read() == "hello"; })) << read();
+  ReadPause nobody{ConnectionRef()};
+  nobody.Release();
 }
 
 TEST_P(PauseReadTest, WritingGoesOn) {

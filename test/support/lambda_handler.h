@@ -18,6 +18,8 @@ class LambdaHandler : public EventHandler {
   std::function<Action(Connection&)> on_open;
   std::function<Action(Connection&)> on_traffic;
   std::function<Action(Connection&)> on_peer_shutdown;
+  std::function<void(Connection&)> on_high_water;
+  std::function<void(Connection&)> on_low_water;
   std::function<void(Connection&, const CloseInfo&)> on_close;
   std::function<void(Reactor&)> on_tick;
   std::function<void(Engine&)> on_drain;
@@ -28,6 +30,8 @@ class LambdaHandler : public EventHandler {
   std::atomic<int> opened{0};
   std::atomic<int> traffic{0};
   std::atomic<int> peer_shutdowns{0};
+  std::atomic<int> high_waters{0};
+  std::atomic<int> low_waters{0};
   std::atomic<int> closed{0};
   std::atomic<int> ticks{0};
   std::atomic<int> drains{0};
@@ -51,6 +55,14 @@ class LambdaHandler : public EventHandler {
     ++peer_shutdowns;
     return on_peer_shutdown ? on_peer_shutdown(connection)
                             : EventHandler::OnPeerShutdown(connection);
+  }
+  void OnHighWater(Connection& connection) override {
+    ++high_waters;
+    if (on_high_water) on_high_water(connection);
+  }
+  void OnLowWater(Connection& connection) override {
+    ++low_waters;
+    if (on_low_water) on_low_water(connection);
   }
   void OnClose(Connection& connection, const CloseInfo& info) override {
     struct Count {

@@ -38,6 +38,8 @@ class TestServer::Watcher final : public EventHandler {
   }
   Action OnOpen(Connection& c) override { return handler_.OnOpen(c); }
   Action OnTraffic(Connection& c) override { return handler_.OnTraffic(c); }
+  void OnHighWater(Connection& c) override { handler_.OnHighWater(c); }
+  void OnLowWater(Connection& c) override { handler_.OnLowWater(c); }
   Action OnPeerShutdown(Connection& c) override {
     return handler_.OnPeerShutdown(c);
   }
