@@ -446,8 +446,11 @@ void EngineImpl::CancelAdmission() {
   PlaceFreed();
 }
 
-void EngineImpl::ConnectionReleased() {
+void EngineImpl::ConnectionReleased(std::atomic<uint32_t>& load) {
+  // Whoever sees a connection less in the statistics may count on its place;
+  // whoever is woken for the place may count on its reactor having room.
   const size_t left = total_.fetch_sub(1) - 1;
+  load.fetch_sub(1);
   PlaceFreed();
   if (descriptor_wanted_.load() && descriptor_wanted_.exchange(false)) {
     (void)main_->Post([this] { ResumeAccepting(&Acceptor::DescriptorFreed); });
@@ -572,8 +575,7 @@ absl::Status EngineImpl::Dial(const Address& address, DialOptions options,
         reactor.StartDial(address, dial_options, std::move(dial_done));
       });
   if (!posted.ok()) {
-    reactor.load().fetch_sub(1, std::memory_order_relaxed);
-    ConnectionReleased();
+    ConnectionReleased(reactor.load());
   }
   return posted;
 }

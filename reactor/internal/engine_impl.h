@@ -78,7 +78,8 @@ class EngineImpl final : public Engine {
   // ConnectionReleased.
   bool Reserve();
   void CancelAdmission();
-  void ConnectionReleased();
+  // ... of the reactor with this load.
+  void ConnectionReleased(std::atomic<uint32_t>& load);
   // The next place, or descriptor, that becomes free resumes the acceptors that
   // wait for one. After the call look again: it may have become free before.
   void WantPlace() { place_wanted_.store(true); }

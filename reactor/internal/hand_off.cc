@@ -54,9 +54,9 @@ class HandOff::Receiver final : public EventSource {
                        "reactor " +
                        std::to_string(reactor_.index()) + " is full");
       reactor_.counters().rejected.Add(lost);
-      reactor_.load().fetch_sub(static_cast<uint32_t>(lost),
-                                std::memory_order_relaxed);
-      for (size_t i = 0; i < lost; ++i) engine_.ConnectionReleased();
+      for (size_t i = 0; i < lost; ++i) {
+        engine_.ConnectionReleased(reactor_.load());
+      }
     }
     if (!got.ok()) {
       if (!absl::IsNotFound(got.status())) {
@@ -218,8 +218,7 @@ void HandOff::DropShare(size_t i) {
   for (const AcceptedSocket& socket : shares_[i]) {
     ::close(socket.fd);
     main_->counters().rejected.Add(1);
-    reactors_[i]->load().fetch_sub(1, std::memory_order_relaxed);
-    engine_.ConnectionReleased();
+    engine_.ConnectionReleased(reactors_[i]->load());
   }
   shares_[i].clear();
 }

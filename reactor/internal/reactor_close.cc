@@ -131,8 +131,7 @@ void ReactorImpl::Release(Connection& c) {
   delete c.active_;
   if (c.flags_ & kFlagPeerBoxed) delete c.peer_box_;
   slab_.Free(&c);
-  load_.fetch_sub(1);
-  engine_.ConnectionReleased();
+  engine_.ConnectionReleased(load_);
 }
 
 void ReactorImpl::BeginStop(CloseReason reason) {

@@ -85,10 +85,7 @@ void ReactorImpl::OpenAccepted(const AcceptedSocket& socket) {
 }
 
 // For a connection that was counted and never came to be.
-void ReactorImpl::PlaceUnused() {
-  load_.fetch_sub(1);
-  engine_.ConnectionReleased();
-}
+void ReactorImpl::PlaceUnused() { engine_.ConnectionReleased(load_); }
 
 void ReactorImpl::ApplyLimits(Connection& c) {
   if (options_.limits.idle_timeout.count() > 0) {
