@@ -110,7 +110,15 @@ class Workload:
         ]
 
 
-ECHO_ALSO = ("user_ns", "system_ns", "sleeps", "per_second", "p50_us", "p99_us")
+ECHO_ALSO = (
+    "user_ns",
+    "system_ns",
+    "sleeps",
+    "per_second",
+    "p50_us",
+    "p99_us",
+    "p999_us",
+)
 
 
 def echo(name, title, connections, messages, goals=(), **more):
@@ -144,7 +152,13 @@ def size_goals():
 WORKLOADS = [
     echo("echo_1", "echo, 1 connection", 1, 20_000),
     echo("echo_8", "echo, 8 connections", 8, 50_000),
-    echo("echo_64", "echo, 64 connections", 64, 100_000, echo_goals()),
+    echo(
+        "echo_64",
+        "echo, 64 connections",
+        64,
+        100_000,
+        (*echo_goals(), Goal("sluice", 1.0, "raw_epoll", "p999_us")),
+    ),
     echo("echo_1000", "echo, 1,000 connections", 1_000, 100_000, echo_goals()),
     echo("echo_10000", "echo, 10,000 connections", 10_000, 100_000),
     echo(
@@ -199,8 +213,7 @@ WORKLOADS = [
         "p999_us",
         "us from due to answered, 99.9 %",
         {"connections": 64, "rate": 10_000, "duration_ms": 2_000},
-        (Goal("sluice", 1.0, "raw_epoll"),),
-        ("p50_us", "p99_us", "max_us", "uncorrected_p999_us", "cpu_ns"),
+        also=("p50_us", "p99_us", "max_us", "uncorrected_p999_us", "cpu_ns"),
     ),
     Workload(
         "churn",
