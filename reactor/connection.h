@@ -138,7 +138,7 @@ class alignas(64) Connection {
   // of this connection is above high water (ConnectionLimits::high_water), and
   // until it ends: a proxy that does so on both its sides holds no more than
   // that for either. Replaces an earlier source; an empty ref ends it. While
-  // there is a source, the connection costs about 0.3 KB.
+  // there is a source, the connection keeps its active state.
   void PauseWhileHigh(const ConnectionRef& source);
 
   // --- Life.

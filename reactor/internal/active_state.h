@@ -6,8 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 
@@ -73,9 +73,9 @@ struct OutputWatch {
     uint64_t at;  // told when so many bytes were taken
     SentCallback done;
   };
-  uint64_t taken = 0;      // by the kernel, since the watch began
-  std::deque<Mark> marks;  // in the order of `at`
-  ConnectionRef source;    // paused while the output is above high water
+  uint64_t taken = 0;     // by the kernel, since the watch began
+  std::list<Mark> marks;  // in the order of `at`; no memory while empty
+  ConnectionRef source;   // paused while the output is above high water
   ReadPause source_pause;
 
   bool empty() const { return marks.empty() && source == ConnectionRef(); }
