@@ -2,20 +2,20 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace sluice::internal {
 
 void OutQueue::Append(BufferPool& pool, std::string_view bytes) {
   while (!bytes.empty()) {
-    if (head_ == blocks_.size() ||
-        blocks_.back().end == blocks_.back().buffer.capacity()) {
+    if (head_ == blocks_.size() || blocks_.back().room() == 0) {
       // A long queue gets large blocks: fewer of them, fewer system calls.
       const size_t want = std::clamp<size_t>(std::max(bytes.size(), bytes_), 1,
                                              BufferPool::kClasses[2]);
-      blocks_.push_back(Block{pool.Allocate(want), 0});
+      blocks_.push_back(Block{pool.Allocate(want), Payload(), 0});
     }
     Block& last = blocks_.back();
-    const size_t n = std::min(bytes.size(), last.buffer.capacity() - last.end);
+    const size_t n = std::min(bytes.size(), last.room());
     std::memcpy(last.buffer.data() + last.end, bytes.data(), n);
     last.end += n;
     bytes_ += n;
@@ -23,11 +23,24 @@ void OutQueue::Append(BufferPool& pool, std::string_view bytes) {
   }
 }
 
+void OutQueue::Append(Payload payload, size_t sent) {
+  const size_t size = payload.size();
+  if (sent == 0 && !empty() && blocks_.back().room() >= size) {
+    Block& last = blocks_.back();
+    std::memcpy(last.buffer.data() + last.end, payload.view().data(), size);
+    last.end += size;
+  } else {
+    if (empty()) begin_ = sent;
+    blocks_.push_back(Block{Buffer(), std::move(payload), size});
+  }
+  bytes_ += size - sent;
+}
+
 size_t OutQueue::Gather(std::span<iovec> room) const {
   size_t count = 0;
   size_t begin = begin_;
   for (size_t i = head_; i < blocks_.size() && count < room.size(); ++i) {
-    room[count].iov_base = blocks_[i].buffer.data() + begin;
+    room[count].iov_base = const_cast<char*>(blocks_[i].data()) + begin;
     room[count].iov_len = blocks_[i].end - begin;
     ++count;
     begin = 0;
@@ -43,6 +56,7 @@ void OutQueue::Consume(size_t bytes) {
     bytes -= n;
     if (begin_ == blocks_[head_].end) {
       blocks_[head_].buffer.Release();
+      blocks_[head_].payload = Payload();
       ++head_;
       begin_ = 0;
     }

@@ -10,19 +10,24 @@
 #include <vector>
 
 #include "reactor/buffer_pool.h"
+#include "reactor/payload.h"
 
 namespace sluice::internal {
 
-// A queue of pooled blocks:
+// A queue of blocks: pooled ones, and payloads that others hold too.
 //
 //   head_                                     last
-//   | sent |  unsent  |  | unsent ........ |  | unsent | free |
+//   | sent |  unsent  |  | a payload ..... |  | unsent | free |
 //          ^ begin_                                    ^ end
 //
 // Thread: the reactor's.
 class OutQueue {
  public:
+  // Copies.
   void Append(BufferPool& pool, std::string_view bytes);
+  // Holds the payload, of which `sent` bytes (fewer than all) have left
+  // already: 0 unless the queue is empty. Copies it where that takes no memory.
+  void Append(Payload payload, size_t sent = 0);
 
   // Fills at most room.size() entries with the front of the queue; returns how
   // many.
@@ -36,8 +41,15 @@ class OutQueue {
 
  private:
   struct Block {
-    Buffer buffer;
-    size_t end = 0;  // of the bytes in it
+    const char* data() const {
+      return buffer ? buffer.data() : payload.view().data();
+    }
+    // Of a payload: none.
+    size_t room() const { return buffer ? buffer.capacity() - end : 0; }
+
+    Buffer buffer;    // or
+    Payload payload;  // one of the two
+    size_t end = 0;   // of the bytes in it
   };
   std::vector<Block> blocks_;
   size_t head_ = 0;   // blocks before it were given back

@@ -33,6 +33,12 @@ class Pair {
     model_ += bytes;
     Check();
   }
+  // A payload of which `sent` bytes have left, for which the queue is empty.
+  void Append(const Payload& payload, size_t sent = 0) {
+    queue_.Append(payload, sent);
+    model_ += payload.view().substr(sent);
+    Check();
+  }
   void Consume(size_t bytes) {
     bytes = std::min(bytes, model_.size());
     queue_.Consume(bytes);
@@ -118,6 +124,66 @@ TEST(OutQueueTest, B36_RandomSteps) {
       if (HasFatalFailure()) return;
     }
   }
+}
+
+// Payloads and copied bytes in any order, as if all had been copied.
+TEST(OutQueueTest, PayloadsBetweenCopies) {
+  const std::string bytes = Pattern(8 * kCap);
+  const std::string_view all = bytes;
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const auto any = [&random](size_t most) {
+      return std::uniform_int_distribution<size_t>(0, most)(random);
+    };
+    Pair pair;
+    for (int step = 0; step < 400; ++step) {
+      const size_t size = 1 + (any(3) == 0 ? kSizes[any(3)] : any(kCap / 4));
+      const std::string_view piece = all.substr(any(4 * kCap), size);
+      switch (any(3)) {
+        case 0:
+          pair.Append(piece);
+          break;
+        case 1:
+          pair.Append(Payload(std::string(piece)),
+                      pair.size() == 0 ? any(size - 1) : 0);
+          break;
+        default:
+          pair.Send(1 + any(5), pair.size() > 64 * kCap ? pair.size() : size);
+      }
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(OutQueueTest, APayloadIsHeldAndNotCopied) {
+  BufferPool pool(0);
+  OutQueue queue;
+  const Payload payload(Pattern(100'000));
+  queue.Append(payload, 99'000);
+  queue.Append(payload);
+  EXPECT_EQ(queue.bytes(), 101'000u);
+  EXPECT_EQ(pool.outstanding_bytes(), 0u);
+  iovec room[2];
+  ASSERT_EQ(queue.Gather(room), 2u);
+  EXPECT_EQ(room[0].iov_base, payload.view().data() + 99'000);
+  EXPECT_EQ(room[0].iov_len, 1'000u);
+  EXPECT_EQ(room[1].iov_base, payload.view().data());
+  queue.Consume(101'000);
+  EXPECT_TRUE(queue.empty());
+}
+
+// Where a block is there with room, a small one takes no entry of its own.
+TEST(OutQueueTest, ASmallPayloadGoesIntoABlockThatIsThere) {
+  BufferPool pool(0);
+  OutQueue queue;
+  queue.Append(pool, "abc");
+  queue.Append(Payload("def"));
+  iovec room[2];
+  ASSERT_EQ(queue.Gather(room), 1u);
+  EXPECT_EQ(std::string_view(static_cast<char*>(room[0].iov_base), 6),
+            "abcdef");
+  queue.Consume(6);
 }
 
 // Large appends, and one byte at a time.
