@@ -57,6 +57,12 @@ absl::Status Connection::Write(std::string_view bytes) {
   return Write(std::span<const std::string_view>(&bytes, 1));
 }
 
+absl::Status Connection::Write(Payload payload) {
+  internal::ReactorImpl& reactor = impl();
+  reactor.CheckOnLoop("Connection::Write");
+  return reactor.Write(*this, std::move(payload));
+}
+
 absl::Status Connection::Write(std::span<const std::string_view> pieces) {
   internal::ReactorImpl& reactor = impl();
   reactor.CheckOnLoop("Connection::Write");

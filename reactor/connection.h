@@ -16,6 +16,7 @@
 #include "reactor/address.h"
 #include "reactor/close.h"
 #include "reactor/connection_ref.h"
+#include "reactor/payload.h"
 
 namespace sluice {
 
@@ -124,6 +125,8 @@ class alignas(64) Connection {
 
   absl::Status Write(std::string_view bytes);
   absl::Status Write(std::span<const std::string_view> pieces);
+  // From 16 KiB on it is held, not copied, until the kernel has taken it.
+  absl::Status Write(Payload payload);
   // Accepted, not yet taken by the kernel.
   size_t outbound() const;
 

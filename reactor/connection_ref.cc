@@ -25,6 +25,18 @@ absl::Status ConnectionRef::Write(std::string bytes) const {
       [text = std::move(bytes)](Connection& c) { return c.Write(text).ok(); });
 }
 
+absl::Status ConnectionRef::Write(Payload payload) const {
+  if (mailbox_ == nullptr) return Gone();
+  if (internal::ReactorImpl* reactor = internal::ReactorImpl::Of(*this)) {
+    Connection* c = reactor->Find(*this);
+    return c != nullptr ? c->Write(std::move(payload)) : Gone();
+  }
+  return internal::ReactorImpl::PostTo(
+      *this, [held = std::move(payload)](Connection& c) {
+        return c.Write(held).ok();
+      });
+}
+
 absl::Status ConnectionRef::Close(CloseMode mode) const {
   if (mailbox_ == nullptr) return Gone();
   if (internal::ReactorImpl* reactor = internal::ReactorImpl::Of(*this)) {

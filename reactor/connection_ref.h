@@ -8,6 +8,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "reactor/close.h"
+#include "reactor/payload.h"
 
 namespace sluice {
 
@@ -37,6 +38,7 @@ class ConnectionRef {
   // Queues the bytes for the peer. They are dropped, and counted in
   // EngineStats::posts_dropped, if the connection is gone by then.
   absl::Status Write(std::string bytes) const;
+  absl::Status Write(Payload payload) const;
 
   // Runs `function` on the connection's loop. If the connection is gone by
   // then, `function` is destroyed without having run and the drop is counted.

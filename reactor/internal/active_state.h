@@ -90,8 +90,9 @@ struct ActiveState {
   size_t unsent = 0;       // dropped output, for CloseInfo
   std::unique_ptr<DialState> dial;
   std::unique_ptr<OutputWatch> watch;
-  bool above_high = false;  // OnHighWater was called, OnLowWater not yet
-  bool tell_again = false;  // input waits since the last pause went
+  bool above_high = false;   // OnHighWater was called, OnLowWater not yet
+  bool tell_again = false;   // input waits since the last pause went
+  bool group_waits = false;  // a broadcast, for the output to have left
 
   bool idle() const {
     return in.size() == 0 && out.empty() && pauses == 0 && deadline == 0 &&

@@ -98,6 +98,7 @@ void ReactorImpl::RunOnClose(Connection& c) {
   // By hand, although close(2) would do it: a child of fork(2) that holds the
   // descriptor keeps its socket, and so its place in the set, alive.
   poller_.Remove(c.fd_);
+  if (!shards_.empty()) TellShardsEnded(c);
   if (c.active_ != nullptr && c.active_->watch != nullptr) TellUnsent(c);
   if (c.flags_ & kFlagOpened) {
     CloseInfo info;

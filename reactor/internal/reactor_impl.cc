@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "reactor/internal/broadcast_shard.h"
 #include "reactor/internal/check.h"
 #include "reactor/internal/clock.h"
 #include "reactor/internal/cpu_affinity.h"
@@ -158,6 +159,7 @@ void ReactorImpl::Turn() {
   if (!ready_again_.empty()) RunReadyAgain();
   RunTimers();
   RunTasks();
+  if (!shards_.empty()) RunShards();
   if (!dirty_.empty()) FlushDirty();
   if (stopping_) StopSome();
   if (!marked_.empty()) CloseMarked();
@@ -174,7 +176,7 @@ void ReactorImpl::Turn() {
 
 int64_t ReactorImpl::WaitTimeout() {
   if (mailbox_->HasMail() || !dirty_.empty() || !marked_.empty() ||
-      !ready_again_.empty() || (stopping_ && !stop_walk_done_)) {
+      !ready_again_.empty() || (stopping_ && !stop_walk_done_) || ShardsDue()) {
     return 0;
   }
   int64_t wait = INT64_MAX;

@@ -31,10 +31,12 @@
 #include "reactor/internal/timer_queue.h"
 #include "reactor/internal/timer_wheel.h"
 #include "reactor/internal/unique_fd.h"
+#include "reactor/payload.h"
 #include "reactor/reactor.h"
 
 namespace sluice::internal {
 
+class BroadcastShard;
 class EngineImpl;
 
 // One loop. The order of a turn is in reactor/reactor.h; which file does what:
@@ -42,6 +44,7 @@ class EngineImpl;
 //   reactor_io.cc     bytes in and out of a connection
 //   reactor_close.cc  from Close to OnClose to the released descriptor
 //   reactor_tell.cc   what a handler is told besides traffic
+//   reactor_share.cc  output that connections share: payloads, broadcasts
 //   reactor_dial.cc   connections in the making: accepted, dialed
 // Thread: all on the loop's thread, except where marked [any] and the
 //   constructor.
@@ -97,6 +100,7 @@ class ReactorImpl final : public Reactor {
   std::string_view Peek(Connection& c, size_t n);
   size_t Consume(Connection& c, size_t n);
   absl::Status Write(Connection& c, std::span<const std::string_view> pieces);
+  absl::Status Write(Connection& c, Payload payload);
   size_t Outbound(const Connection& c) const;
   void Close(Connection& c, CloseMode mode, CloseReason reason);
   void ShutdownWrite(Connection& c);
@@ -115,6 +119,7 @@ class ReactorImpl final : public Reactor {
   static ReactorImpl& OwnerOf(const Connection& c) {
     return ConnectionSlab::OwnerOf(c);
   }
+  static Mailbox* MailboxOf(const ConnectionRef& ref) { return ref.mailbox_; }
   // The reactor of `ref` if this is its thread, else nullptr.
   static ReactorImpl* Of(const ConnectionRef& ref);
   // [any] Has `act` called with the connection on its loop. If it is gone then,
@@ -133,6 +138,37 @@ class ReactorImpl final : public Reactor {
   void CheckOnLoop(const char* method) const {
     if (!InLoop()) [[unlikely]]
       DieOffLoop(method);
+  }
+
+  // --- For broadcasts.
+  void AddShard(std::shared_ptr<BroadcastShard> shard);
+  // At most kMostShared payloads, whole and in order, behind what is queued or
+  // corked; no bound is looked at. False if the connection has failed.
+  static constexpr size_t kMostShared = 64;
+  bool SendShared(Connection& c, std::span<const Payload* const> payloads);
+  // Would Write take bytes, if there are not too many?
+  bool TakesOutput(const Connection& c) const {
+    return StateOf(c.state_) == ConnectionState::kOpen &&
+           !(c.flags_ & kFlagShutdownWrite);
+  }
+  // BroadcastShard::Drained will be called when its output, of which there is
+  // some, has left.
+  void TellDrained(Connection& c) { c.active_->group_waits = true; }
+  // ConnectionLimits::max_outbound.
+  size_t MostOutbound() const {
+    const size_t most = options_.limits.max_outbound;
+    return most == 0 ? SIZE_MAX : most;
+  }
+  // Of that reactor's own; one of a connection that lives is found.
+  uint64_t KeyOf(const Connection& c) const {
+    return Key(slab_.SlotOf(c), c.generation_.load(std::memory_order_relaxed));
+  }
+  Connection* FindKey(uint64_t key) {
+    return slab_.Find(static_cast<uint32_t>(key),
+                      static_cast<uint32_t>(key >> 32));
+  }
+  void Prefetch(uint64_t key) const {
+    __builtin_prefetch(slab_.At(static_cast<uint32_t>(key)), /*rw=*/1);
   }
 
   // --- For the engine and its acceptors.
@@ -163,15 +199,8 @@ class ReactorImpl final : public Reactor {
   static uint64_t Key(uint32_t slot, uint32_t generation) {
     return uint64_t{generation} << 32 | slot;
   }
-  uint64_t KeyOf(const Connection& c) const {
-    return Key(slab_.SlotOf(c), c.generation_.load(std::memory_order_relaxed));
-  }
   // nullptr also when OnClose is due or has run.
   Connection* FindLive(const ConnectionRef& ref);
-  Connection* FindKey(uint64_t key) {
-    return slab_.Find(static_cast<uint32_t>(key),
-                      static_cast<uint32_t>(key >> 32));
-  }
 
   // reactor_impl.cc
   void Turn();
@@ -208,6 +237,8 @@ class ReactorImpl final : public Reactor {
   void FinishCallback(Connection& c, Action action);
   void SendCork(Connection& c);
   void SendDirect(Connection& c, std::span<const std::string_view> pieces);
+  // Why a write of `total` bytes is not taken, if so.
+  absl::Status CheckWrite(Connection& c, size_t total);
   void SendQueue(Connection& c);
   ssize_t Send(Connection& c, std::span<iovec> pieces);
   void AfterOutput(Connection& c);
@@ -223,6 +254,12 @@ class ReactorImpl final : public Reactor {
   bool HasNews(const Connection& c) const;
   void TellNews(Connection& c);
   void TellUnsent(Connection& c);
+
+  // reactor_share.cc
+  bool ShardsDue() const;
+  void RunShards();
+  void TellShardsDrained(const Connection& c);
+  void TellShardsEnded(const Connection& c);
 
   // reactor_close.cc
   void Fail(Connection& c, int error);
@@ -291,6 +328,8 @@ class ReactorImpl final : public Reactor {
   std::vector<Connection*> graveyard_;
   std::vector<uint64_t> ready_again_;
   std::vector<uint64_t> ready_now_;
+
+  std::vector<std::shared_ptr<BroadcastShard>> shards_;
 
   std::vector<Task> tasks_;
   std::vector<AcceptedSocket> arrivals_;

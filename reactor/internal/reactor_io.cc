@@ -372,16 +372,11 @@ size_t ReactorImpl::Outbound(const Connection& c) const {
   return bytes;
 }
 
-absl::Status ReactorImpl::Write(Connection& c,
-                                std::span<const std::string_view> pieces) {
-  if (StateOf(c.state_) != ConnectionState::kOpen ||
-      (c.flags_ & kFlagShutdownWrite)) {
+absl::Status ReactorImpl::CheckWrite(Connection& c, size_t total) {
+  if (!TakesOutput(c)) {
     return absl::FailedPreconditionError("the connection is closing");
   }
-  size_t total = 0;
-  for (std::string_view piece : pieces) total += piece.size();
   if (total == 0) return absl::OkStatus();
-
   const size_t limit = options_.limits.max_outbound;
   const size_t queued = Outbound(c);
   if (limit != 0 && (total > limit || queued > limit - total)) {
@@ -392,6 +387,15 @@ absl::Status ReactorImpl::Write(Connection& c,
         std::to_string(total) + " bytes on top of " + std::to_string(queued) +
         " unsent ones are more than max_outbound, " + std::to_string(limit));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ReactorImpl::Write(Connection& c,
+                                std::span<const std::string_view> pieces) {
+  size_t total = 0;
+  for (std::string_view piece : pieces) total += piece.size();
+  if (absl::Status s = CheckWrite(c, total); !s.ok()) return s;
+  if (total == 0) return absl::OkStatus();
 
   const bool queue_empty = c.active_ == nullptr || c.active_->out.empty();
   const bool corked = in_callback_ == &c;
@@ -523,7 +527,10 @@ void ReactorImpl::SendQueue(Connection& c) {
 
 // What waits for the output to have left.
 void ReactorImpl::AfterOutput(Connection& c) {
-  if (c.active_ != nullptr && !c.active_->out.empty()) return;
+  if (c.active_ != nullptr) {
+    if (!c.active_->out.empty()) return;
+    if (c.active_->group_waits) TellShardsDrained(c);
+  }
   const ConnectionState state = StateOf(c.state_);
   if (state == ConnectionState::kFlushing) {
     AdvanceClose(c);
