@@ -232,6 +232,7 @@ class ReactorImpl final : public Reactor {
   void ThrowInputAway(Connection& c);
   void ReadAgain(Connection& c);
   void OnHangupUnread(Connection& c, uint32_t events);
+  bool OwesInput(const Connection& c) const;
   void OnPeerFin(Connection& c);
   void RunCallback(Connection& c, absl::FunctionRef<Action()> callback);
   void FinishCallback(Connection& c, Action action);

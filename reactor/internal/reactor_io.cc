@@ -257,7 +257,23 @@ void ReactorImpl::OnHangupUnread(Connection& c, uint32_t events) {
   }
 }
 
+// Does a handler that paused reading still have to be told of input again?
+bool ReactorImpl::OwesInput(const Connection& c) const {
+  return StateOf(c.state_) == ConnectionState::kOpen && c.active_ != nullptr &&
+         c.active_->in.size() > 0 &&
+         (c.active_->pauses > 0 || c.active_->tell_again);
+}
+
 void ReactorImpl::OnPeerFin(Connection& c) {
+  if (OwesInput(c)) {
+    // First that. Paused (still, or again), the FIN is found when reading goes
+    // on.
+    if (c.active_->pauses == 0) {
+      c.active_->tell_again = false;
+      Wake(c);
+    }
+    if (OwesInput(c) || StateOf(c.state_) >= ConnectionState::kMarked) return;
+  }
   c.flags_ |= kFlagFinSeen;
   switch (StateOf(c.state_)) {
     case ConnectionState::kOpen:

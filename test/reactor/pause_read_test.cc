@@ -298,6 +298,46 @@ TEST_P(PauseReadTest, AFinWaitsForTheBytesBeforeIt) {
 }
 
 // Unix sockets have no resets.
+// A handler that takes one byte and pauses, again and again: it gets each of
+// them, and the FIN behind the last.
+TEST_P(PauseReadTest, AFinWaitsForInputThatWasLeftUnread) {
+  for (const bool resumed_by_a_task : {true, false}) {
+    RefHandler handler;
+    std::string order;
+    handler.on_traffic = [&](Connection& c) {
+      order += c.Next(1);
+      auto pause = std::make_shared<ReadPause>(c.PauseRead());
+      if (resumed_by_a_task) {
+        EXPECT_TRUE(c.reactor().Post([pause] { pause->Release(); }).ok());
+      } else {
+        c.reactor().RunAfter(milliseconds(5), [pause] { pause->Release(); });
+      }
+      return Action::kNone;
+    };
+    handler.on_peer_shutdown = [&](Connection&) {
+      order += '.';
+      return Action::kClose;
+    };
+    TestServer server(handler, {GetParam().Listen()}, GetParam().MakeOptions());
+    Client client = Client::Connect(server.address());
+    Reactor& home = [&]() -> Reactor& {
+      const ConnectionRef ref = handler.WaitFor(0);
+      std::atomic<Reactor*> found{nullptr};
+      EXPECT_TRUE(ref.Post([&](Connection& c) { found = &c.reactor(); }).ok());
+      EXPECT_TRUE(WaitUntil([&] { return found != nullptr; }));
+      return *found;
+    }();
+    {
+      LoopBlock block(home);
+      ASSERT_TRUE(client.SendAll("abcde"));
+      ASSERT_TRUE(client.ShutdownWrite());
+    }
+    ASSERT_TRUE(WaitUntil([&] { return handler.closed == 1; }));
+    EXPECT_TRUE(server.StopAndDestroy().ok());
+    EXPECT_EQ(order, "abcde.");
+  }
+}
+
 TEST_P(PauseReadTest, AResetIsNoticed) {
   if (GetParam().family == Family::kUnix) GTEST_SKIP();
   Start(1);
