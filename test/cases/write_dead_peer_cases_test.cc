@@ -1,15 +1,17 @@
 // B49: no path to a peer that is gone raises SIGPIPE, and each ends in one
-// OnClose. There is no broadcast call; a loop over tickets stands for it.
+// OnClose.
 
 #include <errno.h>
 #include <signal.h>
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "reactor/broadcaster.h"
 #include "reactor/connection.h"
 #include "reactor/engine.h"
 #include "test/support/client.h"
@@ -126,6 +128,35 @@ TEST_P(WriteDeadPeerCases, B49_CloseAndShutdown) {
         [](Connection& c) {
           (void)c.Write("last words");
           c.ShutdownWrite();
+        },
+        queued);
+  }
+}
+
+TEST_P(WriteDeadPeerCases, B49_SharedWrite) {
+  for (const size_t size : kSizes) {
+    const Payload payload(Pattern(size));
+    WriteToTheDead([&payload](Connection& c) {
+      (void)c.Write(payload);
+      (void)c.Write(payload);
+    });
+  }
+}
+
+TEST_P(WriteDeadPeerCases, B49_Broadcast) {
+  for (const size_t queued : {size_t{0}, size_t{8} << 20}) {
+    std::unique_ptr<Broadcaster> broadcaster;
+    WriteToTheDead(
+        [&broadcaster](Connection& c) {
+          broadcaster = *Broadcaster::Create(c.reactor().engine());
+          GroupOptions options;
+          options.max_backlog = size_t{64} << 20;
+          EXPECT_TRUE(broadcaster->AddGroup("all", options).ok());
+          EXPECT_TRUE(broadcaster->Join("all", c.ref()).ok());
+          for (const char* message : {"1", "2"}) {
+            EXPECT_TRUE(broadcaster->Publish("all", Payload(message)).ok());
+          }
+          broadcaster = nullptr;
         },
         queued);
   }
