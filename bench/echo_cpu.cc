@@ -19,8 +19,9 @@
 #include "absl/strings/str_split.h"
 #include "bench/echo_client.h"
 #include "bench/echo_cpu_report.h"
+#include "bench/loopback.h"
 #include "bench/process.h"
-#include "bench/raw_epoll_echo.h"
+#include "bench/raw_epoll.h"
 #include "bench/server_process.h"
 #include "bench/sluice_echo.h"
 
@@ -99,10 +100,12 @@ absl::StatusOr<SluiceEchoOptions> SluiceOptions() {
 
 // The server processes: only an error brings them back here.
 absl::Status ServeRaw() {
-  const absl::StatusOr<RawListener> listener = ListenOnLoopback();
+  const absl::StatusOr<LoopbackListener> listener = ListenOnLoopback();
   if (!listener.ok()) return listener.status();
   ReportReady(FLAGS_control_fd, listener->port);
-  return RunRawEpollEcho(listener->fd);
+  const RawEpollFailure failure =
+      RunRawEpoll(listener->fd, RawEpollMode::kEcho);
+  return absl::ErrnoToStatus(failure.error, failure.call);
 }
 
 absl::Status Serve() {

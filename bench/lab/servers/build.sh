@@ -55,7 +55,7 @@ EOF
     chmod +x "$out/netty"
 }
 
-server raw_epoll g++ cxx raw_epoll
+server raw_epoll g++ cxx raw_epoll "$root/bench/raw_epoll.cc"
 server raw_uring liburing-dev cxx raw_uring -luring
 server libevent_plain libevent-dev cxx libevent_plain -levent_core
 server libevent_buffer libevent-dev cxx libevent_buffer -levent_core
