@@ -1,10 +1,6 @@
 #include "bench/echo_client.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/clock.h"
+#include "bench/loopback.h"
 #include "bench/process.h"
 
 namespace sluice::bench {
@@ -52,8 +49,7 @@ EchoClient::EchoClient(const EchoClientOptions& options)
 EchoClient::~EchoClient() {
   for (const Peer& peer : peers_) {
     if (peer.fd < 0) continue;
-    const linger reset{1, 0};
-    setsockopt(peer.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    ResetAtClose(peer.fd);
     close(peer.fd);
   }
   if (epoll_ >= 0) close(epoll_);
@@ -80,27 +76,17 @@ absl::StatusOr<std::unique_ptr<EchoClient>> EchoClient::Connect(
 absl::Status EchoClient::Open(uint16_t port) {
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   if (epoll_ < 0) return absl::ErrnoToStatus(errno, "epoll_create1");
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
   for (size_t i = 0; i < peers_.size(); ++i) {
     if (Interrupted()) return absl::CancelledError("interrupted");
-    Peer& peer = peers_[i];
-    const auto fail = [&](const char* what) {
-      return absl::ErrnoToStatus(
-          errno, absl::StrCat("client, connection ", i, " of ", peers_.size(),
-                              " to 127.0.0.1:", port, ": ", what));
-    };
-    peer.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (peer.fd < 0) return fail("socket");
-    const int on = 1;
-    setsockopt(peer.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (connect(peer.fd, reinterpret_cast<sockaddr*>(&address),
-                sizeof address) != 0) {
-      return fail("connect");
+    const absl::StatusOr<int> fd = ConnectToLoopback(port);
+    if (!fd.ok()) {
+      return absl::Status(
+          fd.status().code(),
+          absl::StrCat("client, connection ", i, " of ", peers_.size(),
+                       " to 127.0.0.1:", port, ": ",
+                       std::string(fd.status().message())));
     }
-    if (fcntl(peer.fd, F_SETFL, O_NONBLOCK) != 0) return fail("fcntl");
+    peers_[i].fd = *fd;
     if (absl::Status s = Watch(EPOLL_CTL_ADD, i, EPOLLIN); !s.ok()) return s;
   }
   return absl::OkStatus();

@@ -1,6 +1,5 @@
 #include "bench/idle_clients.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -12,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "bench/loopback.h"
 
 namespace sluice::bench {
 namespace {
@@ -23,31 +23,15 @@ constexpr time_t kPatienceSeconds = 30;
 }  // namespace
 
 absl::Status IdleClients::OpenOne(bool talk) {
-  const auto fail = [this](const char* what) {
-    return absl::ErrnoToStatus(
-        errno, absl::StrCat("client, connection ", fds_.size(), ": ", what));
-  };
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return fail("socket");
-  fds_.push_back(fd);
-  sockaddr_in source{};
-  source.sin_family = AF_INET;
-  source.sin_addr.s_addr =
-      htonl(INADDR_LOOPBACK + 1 +
-            static_cast<uint32_t>(fds_.size() / kConnectionsPerSource));
-  const int on = 1;
-  setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
-  if (bind(fd, reinterpret_cast<sockaddr*>(&source), sizeof source) != 0) {
-    return fail("bind to its source address");
-  }
-  sockaddr_in server{};
-  server.sin_family = AF_INET;
-  server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  server.sin_port = htons(port_);
-  if (connect(fd, reinterpret_cast<sockaddr*>(&server), sizeof server) != 0) {
-    return fail("connect");
-  }
-  return talk ? Talk(fd) : absl::OkStatus();
+  LoopbackClientOptions options;
+  options.source = INADDR_LOOPBACK + 1 +
+                   static_cast<uint32_t>(fds_.size() / kConnectionsPerSource);
+  options.no_delay = false;
+  options.mode = LoopbackClientOptions::Mode::kBlocking;
+  const absl::StatusOr<int> fd = ConnectToLoopback(port_, options);
+  if (!fd.ok()) return ClientError(fds_.size(), fd.status());
+  fds_.push_back(*fd);
+  return talk ? Talk(*fd) : absl::OkStatus();
 }
 
 absl::Status IdleClients::Talk(int fd) {
@@ -56,25 +40,21 @@ absl::Status IdleClients::Talk(int fd) {
   std::memset(message, static_cast<int>(fds_.size() % 251), sizeof message);
   const timeval patience{kPatienceSeconds, 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  const std::string where =
-      absl::StrCat("client, connection ", fds_.size() - 1);
+  const uint64_t number = fds_.size() - 1;
   if (send(fd, message, sizeof message, MSG_NOSIGNAL) !=
           static_cast<ssize_t>(sizeof message) ||
       recv(fd, reply, sizeof reply, MSG_WAITALL) !=
           static_cast<ssize_t>(sizeof reply)) {
-    return absl::UnavailableError(absl::StrCat(where, ": no whole echo"));
+    return ClientError(number, absl::UnavailableError("no whole echo"));
   }
   if (std::memcmp(message, reply, sizeof message) != 0) {
-    return absl::DataLossError(absl::StrCat(where, ": a wrong echo"));
+    return ClientError(number, absl::DataLossError("a wrong echo"));
   }
   return absl::OkStatus();
 }
 
 void IdleClients::Reset() {
-  for (const int fd : fds_) {
-    const linger reset{1, 0};
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-  }
+  for (const int fd : fds_) ResetAtClose(fd);
   Close();
 }
 

@@ -1,9 +1,6 @@
 #include "bench/lab/churn_client.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "bench/clock.h"
+#include "bench/loopback.h"
 #include "bench/process.h"
 
 namespace sluice::bench {
@@ -23,6 +21,7 @@ namespace {
 constexpr int kBatch = 256;
 constexpr int kPollMs = 200;
 constexpr uint64_t kSources = 32;
+constexpr uint32_t kFirstSource = 0x7f010001;  // 127.1.0.1
 
 class Churn {
  public:
@@ -79,45 +78,24 @@ class Churn {
     int64_t began_ns = 0;
   };
 
-  absl::Status Failed(const Life& life, const char* what) const {
-    return absl::ErrnoToStatus(
-        errno, absl::StrCat("client, connection ", life.number, ": ", what));
-  }
-
   absl::Status Begin(Life& life) {
     if (begun_ == options_.lives) return absl::OkStatus();
     life = Life();
     life.number = begun_++;
     life.began_ns = NowNs();
-    life.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (life.fd < 0) return Failed(life, "socket");
-    const int on = 1;
-    setsockopt(life.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(life.fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
-    const linger reset{1, 0};
-    setsockopt(life.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-    sockaddr_in source{};
-    source.sin_family = AF_INET;
-    source.sin_addr.s_addr =
-        htonl(0x7f010001 + static_cast<uint32_t>(life.number % kSources));
-    if (bind(life.fd, reinterpret_cast<sockaddr*>(&source), sizeof source) !=
-        0) {
-      return Failed(life, "bind to its source address");
-    }
-    sockaddr_in server{};
-    server.sin_family = AF_INET;
-    server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    server.sin_port = htons(port_);
-    if (connect(life.fd, reinterpret_cast<sockaddr*>(&server), sizeof server) !=
-            0 &&
-        errno != EINPROGRESS) {
-      return Failed(life, "connect");
-    }
+    LoopbackClientOptions options;
+    options.source =
+        kFirstSource + static_cast<uint32_t>(life.number % kSources);
+    options.mode = LoopbackClientOptions::Mode::kNonBlocking;
+    const absl::StatusOr<int> fd = ConnectToLoopback(port_, options);
+    if (!fd.ok()) return ClientError(life.number, fd.status());
+    life.fd = *fd;
+    ResetAtClose(life.fd);
     epoll_event event{};
     event.events = options_.message_bytes == 0 ? EPOLLIN : EPOLLOUT;
     event.data.ptr = &life;
     if (epoll_ctl(epoll_, EPOLL_CTL_ADD, life.fd, &event) != 0) {
-      return Failed(life, "epoll_ctl");
+      return ClientError(life.number, "epoll_ctl");
     }
     return absl::OkStatus();
   }
@@ -130,7 +108,7 @@ class Churn {
     const ssize_t got = recv(life.fd, buffer_.data(), buffer_.size(), 0);
     if (got < 0) {
       if (errno == EAGAIN || errno == EINTR) return absl::OkStatus();
-      return Failed(life, "recv");
+      return ClientError(life.number, "recv");
     }
     const std::string expected = Message(life);
     const auto bytes = static_cast<size_t>(got);
@@ -154,7 +132,7 @@ class Churn {
           "client, connection ", life.number, ": bytes instead of an end"));
     }
     if (errno == EAGAIN || errno == EINTR) return absl::OkStatus();
-    return Failed(life, "connect or recv");
+    return ClientError(life.number, "connect or recv");
   }
 
   // This life is over.
@@ -170,14 +148,14 @@ class Churn {
     const ssize_t put =
         send(life.fd, message.data(), message.size(), MSG_NOSIGNAL);
     if (put != static_cast<ssize_t>(message.size())) {
-      return Failed(life, "connect or send");
+      return ClientError(life.number, "connect or send");
     }
     life.sent = true;
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.ptr = &life;
     if (epoll_ctl(epoll_, EPOLL_CTL_MOD, life.fd, &event) != 0) {
-      return Failed(life, "epoll_ctl");
+      return ClientError(life.number, "epoll_ctl");
     }
     return absl::OkStatus();
   }

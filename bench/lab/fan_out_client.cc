@@ -1,10 +1,6 @@
 #include "bench/lab/fan_out_client.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/clock.h"
+#include "bench/loopback.h"
 #include "bench/process.h"
 
 namespace sluice::bench {
@@ -32,8 +29,7 @@ FanOutClient::FanOutClient(const FanOutOptions& options)
 
 FanOutClient::~FanOutClient() {
   for (const int fd : fds_) {
-    const linger reset{1, 0};
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    ResetAtClose(fd);
     close(fd);
   }
   if (epoll_ >= 0) close(epoll_);
@@ -51,33 +47,18 @@ absl::StatusOr<std::unique_ptr<FanOutClient>> FanOutClient::Connect(
   return client;
 }
 
-absl::Status FanOutClient::Failed(size_t index, const char* what) const {
-  return absl::ErrnoToStatus(
-      errno, absl::StrCat("client, connection ", index, ": ", what));
-}
-
 absl::Status FanOutClient::Open(uint16_t port) {
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   if (epoll_ < 0) return absl::ErrnoToStatus(errno, "epoll_create1");
-  sockaddr_in server{};
-  server.sin_family = AF_INET;
-  server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  server.sin_port = htons(port);
   for (size_t i = 0; i < received_.size(); ++i) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) return Failed(i, "socket");
-    fds_.push_back(fd);
-    const int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (connect(fd, reinterpret_cast<sockaddr*>(&server), sizeof server) != 0) {
-      return Failed(i, "connect");
-    }
-    if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0) return Failed(i, "fcntl");
+    const absl::StatusOr<int> fd = ConnectToLoopback(port);
+    if (!fd.ok()) return ClientError(i, fd.status());
+    fds_.push_back(*fd);
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.u64 = i;
-    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
-      return Failed(i, "epoll_ctl");
+    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, *fd, &event) != 0) {
+      return ClientError(i, "epoll_ctl");
     }
   }
   return absl::OkStatus();
@@ -98,7 +79,7 @@ absl::StatusOr<FanOutRun> FanOutClient::Run(int messages) {
     const int64_t begin = NowNs();
     if (send(fds_[speaker], message_.data(), message_.size(), MSG_NOSIGNAL) !=
         static_cast<ssize_t>(message_.size())) {
-      return Failed(speaker, "send");
+      return ClientError(speaker, "send");
     }
     int64_t last = begin;
     for (size_t missing = fds_.size(); missing > 0;) {
@@ -131,7 +112,7 @@ absl::Status FanOutClient::Receive(size_t index, bool* complete) {
   const ssize_t got = recv(fds_[index], buffer_.data(), buffer_.size(), 0);
   if (got < 0) {
     if (errno == EAGAIN || errno == EINTR) return absl::OkStatus();
-    return Failed(index, "recv");
+    return ClientError(index, "recv");
   }
   const auto bytes = static_cast<size_t>(got);
   size_t& received = received_[index];

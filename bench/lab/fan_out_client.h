@@ -43,7 +43,6 @@ class FanOutClient {
   explicit FanOutClient(const FanOutOptions& options);
   absl::Status Open(uint16_t port);
   absl::Status Receive(size_t index, bool* complete);
-  absl::Status Failed(size_t index, const char* what) const;
 
   const FanOutOptions options_;
   int epoll_ = -1;

@@ -1,10 +1,6 @@
 #include "bench/lab/open_loop.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "bench/clock.h"
+#include "bench/loopback.h"
 #include "bench/process.h"
 
 namespace sluice::bench {
@@ -35,8 +32,7 @@ class OpenLoop {
   ~OpenLoop() {
     for (const Peer& peer : peers_) {
       if (peer.fd < 0) continue;
-      const linger reset{1, 0};
-      setsockopt(peer.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+      ResetAtClose(peer.fd);
       close(peer.fd);
     }
     if (epoll_ >= 0) close(epoll_);
@@ -47,26 +43,15 @@ class OpenLoop {
   absl::Status Open(uint16_t port) {
     epoll_ = epoll_create1(EPOLL_CLOEXEC);
     if (epoll_ < 0) return absl::ErrnoToStatus(errno, "epoll_create1");
-    sockaddr_in server{};
-    server.sin_family = AF_INET;
-    server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    server.sin_port = htons(port);
     for (size_t i = 0; i < peers_.size(); ++i) {
-      Peer& peer = peers_[i];
-      peer.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-      if (peer.fd < 0) return Failed(i, "socket");
-      const int on = 1;
-      setsockopt(peer.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-      if (connect(peer.fd, reinterpret_cast<sockaddr*>(&server),
-                  sizeof server) != 0) {
-        return Failed(i, "connect");
-      }
-      if (fcntl(peer.fd, F_SETFL, O_NONBLOCK) != 0) return Failed(i, "fcntl");
+      const absl::StatusOr<int> fd = ConnectToLoopback(port);
+      if (!fd.ok()) return ClientError(i, fd.status());
+      peers_[i].fd = *fd;
       epoll_event event{};
       event.events = EPOLLIN;
       event.data.u64 = i;
-      if (epoll_ctl(epoll_, EPOLL_CTL_ADD, peer.fd, &event) != 0) {
-        return Failed(i, "epoll_ctl");
+      if (epoll_ctl(epoll_, EPOLL_CTL_ADD, *fd, &event) != 0) {
+        return ClientError(i, "epoll_ctl");
       }
     }
     return absl::OkStatus();
@@ -129,11 +114,6 @@ class OpenLoop {
     std::deque<Outstanding> outstanding;
   };
 
-  absl::Status Failed(size_t index, const char* what) const {
-    return absl::ErrnoToStatus(
-        errno, absl::StrCat("client, connection ", index, ": ", what));
-  }
-
   std::string Message(uint64_t number) const {
     std::string message(options_.message_bytes, '\0');
     for (size_t i = 0; i < message.size(); ++i) {
@@ -154,7 +134,7 @@ class OpenLoop {
             peers_[index].outstanding.size(),
             " messages fill the socket: ask for a lower rate"));
       }
-      return Failed(index, "send");
+      return ClientError(index, "send");
     }
     peers_[index].outstanding.push_back({number, due_ns, now});
     return absl::OkStatus();
@@ -165,7 +145,7 @@ class OpenLoop {
     const ssize_t got = recv(peer.fd, buffer_.data(), buffer_.size(), 0);
     if (got < 0) {
       if (errno == EAGAIN || errno == EINTR) return absl::OkStatus();
-      return Failed(index, "recv");
+      return ClientError(index, "recv");
     }
     if (got == 0) {
       return absl::UnavailableError(
