@@ -25,6 +25,7 @@
 #include "bench/clock.h"
 #include "bench/idle_clients.h"
 #include "bench/process.h"
+#include "bench/program.h"
 #include "reactor/connection.h"
 #include "reactor/engine.h"
 #include "reactor/event_handler.h"
@@ -98,7 +99,6 @@ int __wrap_epoll_pwait2(int fd, epoll_event* events, int most,
 namespace sluice::bench {
 namespace {
 
-constexpr char kName[] = "close_turns";
 constexpr std::chrono::seconds kPatience{60};
 
 class CountingEcho : public EventHandler {
@@ -286,23 +286,11 @@ absl::StatusOr<bool> MeasureAll() {
   return all_ok;
 }
 
-int Main() {
-  CatchInterrupts();
-  const absl::StatusOr<bool> all_ok = MeasureAll();
-  if (!all_ok.ok()) return Fail(kName, all_ok.status());
-  return FLAGS_check && !*all_ok ? 1 : 0;
-}
-
 }  // namespace
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("longest turn of a loop whose connections all end");
-  gflags::ParseCommandLineFlags(&argc, &argv, /*remove_flags=*/true);
-  if (argc > 1) {
-    std::fprintf(stderr, "close_turns: \"%s\": only flags are taken\n",
-                 argv[1]);
-    return 2;
-  }
-  return sluice::bench::Main();
+  using namespace sluice::bench;
+  ParseFlags("longest turn of a loop whose connections all end", &argc, &argv);
+  return MeasureMain("close_turns", argc, argv, FLAGS_check, MeasureAll);
 }

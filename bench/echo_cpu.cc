@@ -21,6 +21,7 @@
 #include "bench/echo_cpu_report.h"
 #include "bench/loopback.h"
 #include "bench/process.h"
+#include "bench/program.h"
 #include "bench/raw_epoll.h"
 #include "bench/server_process.h"
 #include "bench/sluice_echo.h"
@@ -48,8 +49,6 @@ DEFINE_int32(control_fd, -1, "for its own use, with --serve");
 
 namespace sluice::bench {
 namespace {
-
-constexpr char kName[] = "echo_cpu";
 
 absl::Status BadFlag(const char* flag, const std::string& value,
                      const char* allowed) {
@@ -264,27 +263,15 @@ absl::StatusOr<bool> MeasureAll() {
   return all_met;
 }
 
-int Main() {
-  if (!FLAGS_serve.empty()) {
-    const absl::Status s = Serve();
-    ReportError(FLAGS_control_fd, s);
-    return 2;
-  }
-  CatchInterrupts();
-  const absl::StatusOr<bool> all_met = MeasureAll();
-  if (!all_met.ok()) return Fail(kName, all_met.status());
-  return FLAGS_check && !*all_met ? 1 : 0;
-}
-
 }  // namespace
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("measures server CPU per echo beside raw epoll");
-  gflags::ParseCommandLineFlags(&argc, &argv, /*remove_flags=*/true);
-  if (argc > 1) {
-    std::fprintf(stderr, "echo_cpu: \"%s\": only flags are taken\n", argv[1]);
+  using namespace sluice::bench;
+  ParseFlags("measures server CPU per echo beside raw epoll", &argc, &argv);
+  if (!FLAGS_serve.empty()) {
+    ReportError(FLAGS_control_fd, Serve());
     return 2;
   }
-  return sluice::bench::Main();
+  return MeasureMain("echo_cpu", argc, argv, FLAGS_check, MeasureAll);
 }

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/idle_clients.h"
 #include "bench/process.h"
+#include "bench/program.h"
 #include "bench/server_process.h"
 #include "reactor/connection.h"
 #include "reactor/engine.h"
@@ -35,7 +36,6 @@ DEFINE_int32(control_fd, -1, "for its own use, with --serve");
 namespace sluice::bench {
 namespace {
 
-constexpr char kName[] = "idle_memory";
 constexpr std::chrono::seconds kPatience{30};
 
 struct Variant {
@@ -172,27 +172,15 @@ absl::StatusOr<bool> MeasureAll() {
   return all_ok;
 }
 
-int Main() {
-  if (FLAGS_serve) {
-    ReportError(FLAGS_control_fd, Serve());
-    return 2;
-  }
-  CatchInterrupts();
-  const absl::StatusOr<bool> all_ok = MeasureAll();
-  if (!all_ok.ok()) return Fail(kName, all_ok.status());
-  return FLAGS_check && !*all_ok ? 1 : 0;
-}
-
 }  // namespace
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("measures user-space memory of idle connections");
-  gflags::ParseCommandLineFlags(&argc, &argv, /*remove_flags=*/true);
-  if (argc > 1) {
-    std::fprintf(stderr, "idle_memory: \"%s\": only flags are taken\n",
-                 argv[1]);
+  using namespace sluice::bench;
+  ParseFlags("measures user-space memory of idle connections", &argc, &argv);
+  if (FLAGS_serve) {
+    ReportError(FLAGS_control_fd, Serve());
     return 2;
   }
-  return sluice::bench::Main();
+  return MeasureMain("idle_memory", argc, argv, FLAGS_check, MeasureAll);
 }

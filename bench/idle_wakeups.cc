@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "bench/process.h"
+#include "bench/program.h"
 #include "reactor/connection.h"
 #include "reactor/engine.h"
 #include "reactor/event_handler.h"
@@ -30,7 +31,6 @@ DEFINE_bool(check, false, "exit 1 if a limit is exceeded");
 namespace sluice::bench {
 namespace {
 
-constexpr char kName[] = "idle_wakeups";
 constexpr std::chrono::milliseconds kSettle{300};
 
 class Idle : public EventHandler {
@@ -150,23 +150,11 @@ absl::StatusOr<bool> Measure() {
   return Report(begin, end, watched.count(), loops);
 }
 
-int Main() {
-  CatchInterrupts();
-  const absl::StatusOr<bool> ok = Measure();
-  if (!ok.ok()) return Fail(kName, ok.status());
-  return FLAGS_check && !*ok ? 1 : 0;
-}
-
 }  // namespace
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("counts the wake-ups of an idle engine");
-  gflags::ParseCommandLineFlags(&argc, &argv, /*remove_flags=*/true);
-  if (argc > 1) {
-    std::fprintf(stderr, "idle_wakeups: \"%s\": only flags are taken\n",
-                 argv[1]);
-    return 2;
-  }
-  return sluice::bench::Main();
+  using namespace sluice::bench;
+  ParseFlags("counts the wake-ups of an idle engine", &argc, &argv);
+  return MeasureMain("idle_wakeups", argc, argv, FLAGS_check, Measure);
 }

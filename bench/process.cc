@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include <cstdio>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -70,15 +69,6 @@ absl::Status RaiseFdLimit(int needed) {
     return absl::ErrnoToStatus(errno, "setrlimit RLIMIT_NOFILE");
   }
   return absl::OkStatus();
-}
-
-int Fail(const char* name, const absl::Status& status) {
-  if (absl::IsCancelled(status)) {
-    std::fprintf(stderr, "%s: interrupted\n", name);
-    return 130;
-  }
-  std::fprintf(stderr, "%s: %s\n", name, std::string(status.message()).c_str());
-  return 2;
 }
 
 }  // namespace sluice::bench

@@ -19,9 +19,6 @@ absl::Status PinProcess(int cpu);
 // `needed` fit. Children inherit it.
 absl::Status RaiseFdLimit(int needed);
 
-// Prints "NAME: error" and gives the exit code: 130 for Ctrl-C, else 2.
-int Fail(const char* name, const absl::Status& status);
-
 }  // namespace sluice::bench
 
 #endif  // SLUICE_BENCH_PROCESS_H_

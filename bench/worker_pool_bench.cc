@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "bench/process.h"
+#include "bench/program.h"
 #include "bench/worker_pool_programs.h"
 #include "reactor/connection.h"
 #include "reactor/engine.h"
@@ -45,8 +46,6 @@ DEFINE_string(run, "", "for its own use: be this program");
 
 namespace sluice::bench {
 namespace {
-
-constexpr char kName[] = "worker_pool_bench";
 
 struct Program {
   std::string name;
@@ -313,6 +312,10 @@ absl::StatusOr<bool> MeasureMemory() {
 
 // True if every limit holds.
 absl::StatusOr<bool> MeasureAll() {
+  if (FLAGS_threads == 0) {
+    FLAGS_threads =
+        std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  }
   for (const auto& [flag, value, most] :
        {std::tuple("threads", FLAGS_threads, 1024),
         std::tuple("tasks", FLAGS_tasks, 100'000'000),
@@ -349,34 +352,16 @@ absl::StatusOr<bool> MeasureAll() {
   return met;
 }
 
-int Main() {
-  CatchInterrupts();
-  if (FLAGS_threads == 0) {
-    FLAGS_threads =
-        std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  }
-  const absl::StatusOr<bool> met = MeasureAll();
-  if (!met.ok()) return Fail(kName, met.status());
-  return FLAGS_check && !*met ? 1 : 0;
-}
-
 }  // namespace
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("measures the worker pool beside other pools");
-  gflags::ParseCommandLineFlags(&argc, &argv, /*remove_flags=*/true);
+  using namespace sluice::bench;
+  ParseFlags("measures the worker pool beside other pools", &argc, &argv);
   if (!FLAGS_run.empty()) {
     const peer::Arguments arguments = peer::Parse(argc, argv);
-    if (FLAGS_run == "sluice") {
-      return sluice::bench::BeSluice(arguments, FLAGS_sample_every);
-    }
-    return sluice::bench::BePlainThreads(arguments);
+    if (FLAGS_run == "sluice") return BeSluice(arguments, FLAGS_sample_every);
+    return BePlainThreads(arguments);
   }
-  if (argc > 1) {
-    std::fprintf(stderr, "worker_pool_bench: \"%s\": only flags are taken\n",
-                 argv[1]);
-    return 2;
-  }
-  return sluice::bench::Main();
+  return MeasureMain("worker_pool_bench", argc, argv, FLAGS_check, MeasureAll);
 }

@@ -25,6 +25,7 @@
 #include "bench/lab/server_probe.h"
 #include "bench/latency_histogram.h"
 #include "bench/process.h"
+#include "bench/program.h"
 
 DEFINE_int32(port, 0, "the server's, on 127.0.0.1");
 DEFINE_int32(pid, 0, "the server's");
@@ -324,20 +325,19 @@ absl::Status Turn(Figures* figures) {
                    ": must be echo, open, churn, fanout or idle"));
 }
 
+// There is no limit to miss here.
+absl::StatusOr<bool> PrintTurn() {
+  Figures figures;
+  if (absl::Status s = Turn(&figures); !s.ok()) return s;
+  std::printf("%s\n", figures.Json().c_str());
+  return true;
+}
+
 }  // namespace
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("one turn of load against one server of the lab");
-  gflags::ParseCommandLineFlags(&argc, &argv, /*remove_flags=*/true);
-  if (argc > 1) {
-    std::fprintf(stderr, "lab_client: \"%s\": only flags are taken\n", argv[1]);
-    return 2;
-  }
-  sluice::bench::CatchInterrupts();
-  sluice::bench::Figures figures;
-  if (const absl::Status s = sluice::bench::Turn(&figures); !s.ok()) {
-    return sluice::bench::Fail("lab_client", s);
-  }
-  std::printf("%s\n", figures.Json().c_str());
+  using namespace sluice::bench;
+  ParseFlags("one turn of load against one server of the lab", &argc, &argv);
+  return MeasureMain("lab_client", argc, argv, /*check=*/false, PrintTurn);
 }
