@@ -6,39 +6,20 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd "$here/../../.." && pwd)
-out=${1:-$root/build/release/bench/lab}
-mkdir -p "$out"
-out=$(cd "$out" && pwd)
-wanted=("${@:2}")
-missing=0
-
-# server NAME PACKAGE COMMAND...: what the command builds is $out/NAME.
-server() {
-  local name=$1 package=$2 log
-  shift 2
-  if ((${#wanted[@]})) && [[ " ${wanted[*]} " != *" $name "* ]]; then return; fi
-  if log=$("$@" 2>&1); then
-    echo "$name: $out/$name"
-    return
-  fi
-  missing=1
-  rm -rf "${out:?}/$name"
-  echo "$name: NOT built. Debian's package is $package. What it said:" >&2
-  tail -n 5 <<<"$log" | sed 's/^/    /' >&2
-}
+# shellcheck source=bench/peers.sh
+source "$here/../../peers.sh"
+peers_into "${1:-$sluice_root/build/release/bench/lab}" "${@:2}"
 
 # cxx NAME WHAT IT LINKS...
-# shellcheck disable=SC2317  # called by server
+# shellcheck disable=SC2317  # called by peer
 cxx() {
   local name=$1
   shift
-  "${CXX:-g++}" -std=c++20 -O3 -DNDEBUG -pthread "-I$root" \
-    "$here/$name.cc" "$here/serving.cc" -o "$out/$name" "$@"
+  peer_cxx "$here/$name.cc" "$here/serving.cc" -o "$out/$name" "$@"
 }
 
 # The classes, and a script that runs them.
-# shellcheck disable=SC2317  # called by server
+# shellcheck disable=SC2317  # called by peer
 netty() {
   local jars=/usr/share/java class_path='' module
   for module in buffer codec common handler resolver transport \
@@ -55,13 +36,13 @@ EOF
     chmod +x "$out/netty"
 }
 
-server raw_epoll g++ cxx raw_epoll "$root/bench/raw_epoll.cc"
-server raw_uring liburing-dev cxx raw_uring -luring
-server libevent_plain libevent-dev cxx libevent_plain -levent_core
-server libevent_buffer libevent-dev cxx libevent_buffer -levent_core
-server uv libuv1-dev cxx uv -luv
-server asio libasio-dev cxx asio -DASIO_STANDALONE
-server go_net golang-go \
+peer raw_epoll g++ cxx raw_epoll "$sluice_root/bench/raw_epoll.cc"
+peer raw_uring liburing-dev cxx raw_uring -luring
+peer libevent_plain libevent-dev cxx libevent_plain -levent_core
+peer libevent_buffer libevent-dev cxx libevent_buffer -levent_core
+peer uv libuv1-dev cxx uv -luv
+peer asio libasio-dev cxx asio -DASIO_STANDALONE
+peer go_net golang-go \
   env GO111MODULE=off go build -o "$out/go_net" "$here/go/main.go"
-server netty "default-jdk-headless libnetty-java" netty
-exit "$missing"
+peer netty "default-jdk-headless libnetty-java" netty
+exit "$left_out"
