@@ -7,7 +7,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -24,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/clock.h"
 #include "bench/idle_clients.h"
+#include "bench/median.h"
 #include "bench/process.h"
 #include "bench/program.h"
 #include "reactor/connection.h"
@@ -244,11 +244,6 @@ absl::StatusOr<Longest> Measure(Way way) {
   thread.join();
   if (!ran.ok()) return ran;
   return longest;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 absl::StatusOr<bool> MeasureAll() {

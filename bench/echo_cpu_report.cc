@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "bench/median.h"
 
 namespace sluice::bench {
 namespace {
@@ -74,14 +75,6 @@ std::optional<double> EchoGoal(int connections) {
     default:
       return std::nullopt;
   }
-}
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  if (values.size() % 2 == 1) return values[middle];
-  return (values[middle - 1] + values[middle]) / 2;
 }
 
 double RatioOfMedians(const EchoCase& c) {

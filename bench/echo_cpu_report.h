@@ -41,7 +41,6 @@ struct EchoCpuSetup {
 // What the ratio may be at this number of connections.
 std::optional<double> EchoGoal(int connections);
 
-double Median(std::vector<double> values);
 double RatioOfMedians(const EchoCase& c);  // second server / first
 double MedianOfRatios(const EchoCase& c);
 // True too where there is no goal.

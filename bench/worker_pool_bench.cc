@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "bench/median.h"
 #include "bench/process.h"
 #include "bench/program.h"
 #include "bench/worker_pool_programs.h"
@@ -52,11 +53,6 @@ struct Program {
   std::vector<std::string> command;
   std::vector<PoolTurn> turns;
 };
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 double Wall(const Program& program) {
   std::vector<double> values;
