@@ -6,11 +6,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "examples/c1000k/format.h"
 #include "examples/c1000k/usage.h"
+#include "examples/format.h"
 
 namespace sluice::c1000k {
 namespace {
+
+using examples::Histogram;
+using examples::WithCommas;
 
 // The whole system may be slow; a phase in which nothing at all moves for this
 // long (seconds) is over.

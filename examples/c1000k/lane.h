@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "examples/c1000k/heartbeat.h"
-#include "examples/c1000k/histogram.h"
+#include "examples/histogram.h"
 #include "reactor/close.h"
 #include "reactor/connection.h"
 #include "reactor/connection_ref.h"
@@ -70,8 +70,9 @@ class Lane {
     return roll_sent_.load(std::memory_order_acquire);
   }
 
-  const Histogram& rtt() const { return rtt_; }            // paced
-  const Histogram& roll_rtt() const { return roll_rtt_; }  // roll call
+  // Paced, and of the roll call.
+  const examples::Histogram& rtt() const { return rtt_; }
+  const examples::Histogram& roll_rtt() const { return roll_rtt_; }
 
  private:
   using Count = std::atomic<uint64_t>;
@@ -111,8 +112,8 @@ class Lane {
   std::atomic<bool> roll_sent_{false};
   Count connected_{0}, closed_{0}, lost_{0}, sent_{0}, answered_{0};
   Count roll_asked_{0}, roll_answered_{0}, wrong_{0};
-  Histogram rtt_;
-  Histogram roll_rtt_;
+  examples::Histogram rtt_;
+  examples::Histogram roll_rtt_;
 };
 
 }  // namespace sluice::c1000k

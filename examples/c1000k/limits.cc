@@ -3,12 +3,15 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "examples/c1000k/format.h"
 #include "examples/c1000k/settings.h"
 #include "examples/c1000k/source_addresses.h"
+#include "examples/format.h"
 
 namespace sluice::c1000k {
 namespace {
+
+using examples::FormatBytes;
+using examples::WithCommas;
 
 // No bound; small enough to be multiplied.
 constexpr uint64_t kEndless = uint64_t{1} << 50;

@@ -9,6 +9,8 @@
 namespace sluice::c1000k {
 namespace {
 
+using examples::Histogram;
+
 // On loopback a dial takes microseconds; a lost SYN a second or three.
 constexpr std::chrono::seconds kDialTimeout{30};
 

@@ -14,9 +14,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "examples/c1000k/histogram.h"
 #include "examples/c1000k/lane.h"
 #include "examples/c1000k/plan.h"
+#include "examples/histogram.h"
 #include "reactor/engine.h"
 
 namespace sluice::c1000k {
@@ -54,7 +54,8 @@ class LoadClient : public EventHandler {
   absl::Status Stop();
 
   LaneCounts counts() const;
-  void MergeRtt(Histogram* paced, Histogram* roll_call) const;
+  void MergeRtt(examples::Histogram* paced,
+                examples::Histogram* roll_call) const;
 
   // The engine's callbacks.
   Action OnBoot(Engine& engine) override;

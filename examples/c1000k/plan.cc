@@ -4,11 +4,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "examples/c1000k/format.h"
 #include "examples/c1000k/source_addresses.h"
+#include "examples/format.h"
 
 namespace sluice::c1000k {
 namespace {
+
+using examples::WithCommas;
 
 absl::Status TooMany(uint64_t wanted, const Limit& limit) {
   return absl::ResourceExhaustedError(absl::StrCat(

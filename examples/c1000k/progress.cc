@@ -9,10 +9,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "examples/c1000k/format.h"
+#include "examples/format.h"
 
 namespace sluice::c1000k {
 namespace {
+
+using examples::FormatBytes;
+using examples::FormatMicros;
+using examples::WithCommas;
 
 constexpr double kBarSeconds = 0.2;
 constexpr double kLineSeconds = 1.0;

@@ -10,6 +10,8 @@
 namespace sluice::c1000k {
 namespace {
 
+using examples::Histogram;
+
 // Below this, what other programs do to the slab is as large as what we do.
 constexpr uint64_t kFewestForKernel = 1'000;
 

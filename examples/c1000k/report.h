@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "examples/c1000k/histogram.h"
 #include "examples/c1000k/usage.h"
+#include "examples/histogram.h"
 
 namespace sluice::c1000k {
 
@@ -21,7 +21,7 @@ struct RoundTrips {
   uint64_t max = 0;
 };
 // nullopt if there were none.
-std::optional<RoundTrips> Summarize(const Histogram& histogram);
+std::optional<RoundTrips> Summarize(const examples::Histogram& histogram);
 
 // The whole run, or the part of it that was done.
 struct Result {

@@ -8,11 +8,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "examples/c1000k/format.h"
 #include "examples/c1000k/report.h"
+#include "examples/format.h"
 
 namespace sluice::c1000k {
 namespace {
+
+using examples::FormatBytes;
+using examples::FormatMicros;
+using examples::FormatSeconds;
+using examples::WithCommas;
 
 struct Row {
   std::string label;

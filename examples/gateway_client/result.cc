@@ -4,14 +4,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "examples/c1000k/format.h"
+#include "examples/format.h"
 
 namespace sluice::gateway {
 namespace {
 
-using c1000k::FormatMicros;
-using c1000k::Histogram;
-using c1000k::WithCommas;
+using examples::FormatMicros;
+using examples::Histogram;
+using examples::WithCommas;
 
 constexpr size_t kMostTroubles = 5;
 

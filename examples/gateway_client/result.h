@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "examples/c1000k/histogram.h"
+#include "examples/histogram.h"
 
 namespace sluice::gateway {
 
@@ -30,13 +30,13 @@ struct Result {
 
   uint64_t moves_sent = 0;
   uint64_t moves_answered = 0;
-  c1000k::Histogram move_times;  // microseconds from when the move was due
+  examples::Histogram move_times;  // microseconds from when the move was due
 
   uint64_t logins = 0;  // of visitors
   uint64_t logins_ok = 0;
   uint64_t logins_come_back = 0;
-  uint64_t logins_failed = 0;     // no answer, or no connection
-  c1000k::Histogram login_times;  // from when due, with connecting
+  uint64_t logins_failed = 0;       // no answer, or no connection
+  examples::Histogram login_times;  // from when due, with connecting
 
   uint64_t flood_sent = 0;
   uint64_t flood_answered = 0;

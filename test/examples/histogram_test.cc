@@ -1,4 +1,4 @@
-#include "examples/c1000k/histogram.h"
+#include "examples/histogram.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace sluice::c1000k {
+namespace sluice::examples {
 namespace {
 
 TEST(Histogram, EmptyHasNoQuantiles) {
@@ -110,4 +110,4 @@ TEST(Histogram, MayBeReadWhileItIsWritten) {
 }
 
 }  // namespace
-}  // namespace sluice::c1000k
+}  // namespace sluice::examples

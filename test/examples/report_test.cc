@@ -1,4 +1,4 @@
-// What is printed: numbers, progress, the table and the JSON.
+// What is printed: progress, the table and the JSON.
 #include "examples/c1000k/report.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +9,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "examples/c1000k/format.h"
 #include "examples/c1000k/progress.h"
 
 namespace sluice::c1000k {
@@ -41,26 +40,6 @@ Result Good() {
   r.cpu_hold = 1;
   r.cpu_total = 21.5;
   return r;
-}
-
-TEST(Format, Numbers) {
-  EXPECT_EQ(WithCommas(0), "0");
-  EXPECT_EQ(WithCommas(999), "999");
-  EXPECT_EQ(WithCommas(1000), "1,000");
-  EXPECT_EQ(WithCommas(1234567), "1,234,567");
-  EXPECT_EQ(FormatBytes(0), "0 B");
-  EXPECT_EQ(FormatBytes(4071), "4.07 KB");
-  EXPECT_EQ(FormatBytes(90e6), "90.0 MB");
-  EXPECT_EQ(FormatBytes(8.2e9), "8.20 GB");
-  EXPECT_EQ(FormatBytes(999'900), "1.00 MB");
-  EXPECT_EQ(FormatBytes(-5000), "-5.00 KB");
-  EXPECT_EQ(FormatMicros(85), "85 us");
-  EXPECT_EQ(FormatMicros(1250), "1.25 ms");
-  EXPECT_EQ(FormatMicros(250'000), "250 ms");
-  EXPECT_EQ(FormatMicros(3'200'000), "3.20 s");
-  EXPECT_EQ(FormatSeconds(0.42), "0.42 s");
-  EXPECT_EQ(FormatSeconds(25.3), "25.3 s");
-  EXPECT_EQ(FormatSeconds(242), "4 min 02 s");
 }
 
 TEST(Json, HasEveryKey) {

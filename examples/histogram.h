@@ -1,13 +1,13 @@
-// c1000k: durations with three significant digits.
-#ifndef SLUICE_EXAMPLES_C1000K_HISTOGRAM_H_
-#define SLUICE_EXAMPLES_C1000K_HISTOGRAM_H_
+// Example support: durations with three significant digits.
+#ifndef SLUICE_EXAMPLES_HISTOGRAM_H_
+#define SLUICE_EXAMPLES_HISTOGRAM_H_
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
-namespace sluice::c1000k {
+namespace sluice::examples {
 
 // Counts microseconds from 0 to 60 s in log-linear buckets, as HdrHistogram
 // does (Debian 12 packages no C or C++ version of that):
@@ -59,6 +59,6 @@ class Histogram {
   Cell max_{0};
 };
 
-}  // namespace sluice::c1000k
+}  // namespace sluice::examples
 
-#endif  // SLUICE_EXAMPLES_C1000K_HISTOGRAM_H_
+#endif  // SLUICE_EXAMPLES_HISTOGRAM_H_

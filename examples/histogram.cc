@@ -1,10 +1,10 @@
-#include "examples/c1000k/histogram.h"
+#include "examples/histogram.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
-namespace sluice::c1000k {
+namespace sluice::examples {
 namespace {
 
 constexpr unsigned kLinearBits = 11;  // 2,048 buckets of one microsecond
@@ -79,4 +79,4 @@ uint64_t Histogram::Quantile(double quantile) const {
   return max();
 }
 
-}  // namespace sluice::c1000k
+}  // namespace sluice::examples

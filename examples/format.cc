@@ -1,11 +1,11 @@
-#include "examples/c1000k/format.h"
+#include "examples/format.h"
 
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace sluice::c1000k {
+namespace sluice::examples {
 
 std::string WithCommas(uint64_t n) {
   std::string digits = absl::StrCat(n);
@@ -43,4 +43,4 @@ std::string FormatSeconds(double seconds) {
   return absl::StrFormat("%d min %02d s", whole / 60, whole % 60);
 }
 
-}  // namespace sluice::c1000k
+}  // namespace sluice::examples
