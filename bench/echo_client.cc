@@ -24,6 +24,8 @@ constexpr size_t kPatternBytes = size_t{64} << 10;
 // How often a quiet client looks for Ctrl-C and for a stall.
 constexpr int kPollMs = 200;
 
+absl::StatusOr<bool> Always(const EchoRun&) { return true; }
+
 }  // namespace
 
 struct EchoClient::Peer {
@@ -94,14 +96,21 @@ absl::Status EchoClient::Open(uint16_t port) {
 
 absl::StatusOr<EchoRun> EchoClient::RunMessages(uint64_t messages) {
   return Run(messages / static_cast<uint64_t>(options_.depth),
-             std::numeric_limits<int64_t>::max());
+             std::numeric_limits<int64_t>::max(), Always);
 }
 
 absl::StatusOr<EchoRun> EchoClient::RunFor(std::chrono::nanoseconds duration) {
-  return Run(std::numeric_limits<uint64_t>::max(), NowNs() + duration.count());
+  return Run(std::numeric_limits<uint64_t>::max(), NowNs() + duration.count(),
+             Always);
 }
 
-absl::StatusOr<EchoRun> EchoClient::Run(uint64_t bursts, int64_t stop_ns) {
+absl::StatusOr<EchoRun> EchoClient::RunWhile(GoOn go_on) {
+  return Run(std::numeric_limits<uint64_t>::max(),
+             std::numeric_limits<int64_t>::max(), go_on);
+}
+
+absl::StatusOr<EchoRun> EchoClient::Run(uint64_t bursts, int64_t stop_ns,
+                                        GoOn go_on) {
   EchoRun run;
   const int64_t begin = NowNs();
   uint64_t unstarted = bursts;
@@ -147,6 +156,10 @@ absl::StatusOr<EchoRun> EchoClient::Run(uint64_t bursts, int64_t stop_ns) {
         --outstanding;
       }
     }
+    if (unstarted == 0) continue;
+    const absl::StatusOr<bool> more = go_on(run);
+    if (!more.ok()) return more.status();
+    if (!*more) unstarted = 0;
   }
   run.wall = std::chrono::nanoseconds(NowNs() - begin);
   return run;

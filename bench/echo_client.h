@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "bench/latency_histogram.h"
@@ -47,18 +48,22 @@ class EchoClient {
   EchoClient(const EchoClient&) = delete;
   EchoClient& operator=(const EchoClient&) = delete;
 
-  // Both return with every reply in: the server has nothing left to do.
+  // All return with every reply in: the server has nothing left to do.
   // `messages` is rounded down to a multiple of depth.
   absl::StatusOr<EchoRun> RunMessages(uint64_t messages);
   // Starts no message after `duration`, and one on each connection at least.
   absl::StatusOr<EchoRun> RunFor(std::chrono::nanoseconds duration);
+  // Asks after each batch of replies, with what came so far, and starts no
+  // message once the answer is no.
+  using GoOn = absl::FunctionRef<absl::StatusOr<bool>(const EchoRun&)>;
+  absl::StatusOr<EchoRun> RunWhile(GoOn go_on);
 
  private:
   struct Peer;
 
   explicit EchoClient(const EchoClientOptions& options);
   absl::Status Open(uint16_t port);
-  absl::StatusOr<EchoRun> Run(uint64_t bursts, int64_t stop_ns);
+  absl::StatusOr<EchoRun> Run(uint64_t bursts, int64_t stop_ns, GoOn go_on);
   absl::Status Start(size_t index, int64_t now);
   absl::Status Send(size_t index);
   absl::Status Receive(size_t index, bool* complete);

@@ -22,6 +22,12 @@ class LatencyHistogram {
     max_ = std::max(max_, ns);
   }
 
+  void Merge(const LatencyHistogram& other) {
+    for (size_t i = 0; i < kBuckets; ++i) counts_[i] += other.counts_[i];
+    total_ += other.total_;
+    max_ = std::max(max_, other.max_);
+  }
+
   // The smallest bucket's upper edge that `fraction` (0 to 1) of the times do
   // not exceed; 0 if there are none.
   uint64_t Percentile(double fraction) const {

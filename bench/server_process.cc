@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +28,9 @@ constexpr std::chrono::milliseconds kUsageTimeout{10'000};
 constexpr std::chrono::milliseconds kLastWordTimeout{300};
 
 std::atomic<uint64_t> g_opened{0};
+std::array<std::atomic<uint64_t>,
+           std::tuple_size_v<decltype(ServerReport::counts)>>
+    g_counts{};
 int g_control = -1;  // for the signal handler
 
 // Only system calls and a lock-free load: safe in a signal handler.
@@ -39,6 +44,9 @@ void FillUsage(ServerReport* report) {
   report->system_us = us(usage.ru_stime);
   report->switches = usage.ru_nvcsw;
   report->opened = g_opened.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < g_counts.size(); ++i) {
+    report->counts[i] = g_counts[i].load(std::memory_order_relaxed);
+  }
 }
 
 void SendReport(int control, const ServerReport& report) {
@@ -83,10 +91,15 @@ void AnswerUsageRequests(int control) {
 
 void CountOpened() { g_opened.fetch_add(1, std::memory_order_relaxed); }
 
-void ReportReady(int control, uint16_t port) {
+void Count(size_t which, uint64_t n) {
+  g_counts[which].fetch_add(n, std::memory_order_relaxed);
+}
+
+void ReportReady(int control, uint16_t port, uint16_t other_port) {
   ServerReport report;
   report.kind = ServerReport::Kind::kReady;
   report.port = port;
+  report.other_port = other_port;
   SendReport(control, report);
 }
 
@@ -129,6 +142,7 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(
   absl::StatusOr<ServerReport> ready = server->Receive(kStartTimeout);
   if (!ready.ok()) return ready.status();
   server->port_ = ready->port;
+  server->other_port_ = ready->other_port;
   return server;
 }
 

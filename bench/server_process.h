@@ -5,7 +5,9 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,12 +23,14 @@ namespace sluice::bench {
 struct ServerReport {
   enum class Kind : uint32_t { kReady, kUsage, kError };
   Kind kind = Kind::kUsage;
-  uint16_t port = 0;    // kReady
-  int64_t user_us = 0;  // getrusage(2); split by sampling ticks, so rough
+  uint16_t port = 0;        // kReady
+  uint16_t other_port = 0;  // kReady, if it has a second listener
+  int64_t user_us = 0;      // getrusage(2); split by sampling ticks, so rough
   int64_t system_us = 0;
   int64_t switches = 0;  // times it went to sleep
   uint64_t opened = 0;   // connections, if the server counts them
-  char error[512] = {};  // kError
+  std::array<uint64_t, 5> counts = {};  // what else it counts
+  char error[512] = {};                 // kError
 };
 
 // --- The server's end. `control` is the descriptor Start passed.
@@ -34,9 +38,10 @@ struct ServerReport {
 // Answers SIGUSR1 with a kUsage report from the signal handler, so that the
 // server's loop, whichever it is, needs no thread and no descriptor for it.
 void AnswerUsageRequests(int control);
-// Adds to ServerReport::opened. Any thread.
+// Adds to ServerReport::opened, and to one of its counts. Any thread.
 void CountOpened();
-void ReportReady(int control, uint16_t port);
+void Count(size_t which, uint64_t n);
+void ReportReady(int control, uint16_t port, uint16_t other_port = 0);
 void ReportError(int control, const absl::Status& status);
 
 // --- The measuring end.
@@ -55,6 +60,7 @@ class ServerProcess {
   ServerProcess& operator=(const ServerProcess&) = delete;
 
   uint16_t port() const { return port_; }
+  uint16_t other_port() const { return other_port_; }
   pid_t pid() const { return pid_; }
 
   // CPU time of all its threads so far, exact to the nanosecond.
@@ -77,6 +83,7 @@ class ServerProcess {
   const pid_t pid_;
   const int control_;
   uint16_t port_ = 0;
+  uint16_t other_port_ = 0;
   bool reaped_ = false;
   int wait_status_ = 0;
 };
