@@ -22,7 +22,9 @@
 #include "absl/strings/str_cat.h"
 #include "bench/broadcast_clients.h"
 #include "bench/clock.h"
+#include "bench/median.h"
 #include "bench/process.h"
+#include "bench/program.h"
 #include "reactor/broadcaster.h"
 #include "reactor/connection.h"
 #include "reactor/engine.h"
@@ -50,11 +52,6 @@ constexpr char kName[] = "broadcast";
 constexpr std::chrono::seconds kPatience{60};
 // With it a stuck connection is full soon.
 constexpr int kStuckSendBuffer = 4096;
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 absl::Status Await(const std::string& what, const std::function<bool()>& done,
                    std::chrono::microseconds pause) {
@@ -421,7 +418,7 @@ absl::StatusOr<bool> Benchmark::Measure() {
   return ok;
 }
 
-absl::StatusOr<bool> Run() {
+absl::StatusOr<bool> MeasureAll() {
   if (FLAGS_connections < 1 || FLAGS_stuck < 0 || FLAGS_turns < 1 ||
       FLAGS_at_once < 1 || FLAGS_probe_ms < 1 ||
       FLAGS_message_bytes < static_cast<int>(kSmallestMessage) ||
@@ -439,14 +436,7 @@ absl::StatusOr<bool> Run() {
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("one message to many connections");
-  gflags::ParseCommandLineFlags(&argc, &argv, /*remove_flags=*/true);
-  if (argc > 1) {
-    std::fprintf(stderr, "broadcast: \"%s\": only flags are taken\n", argv[1]);
-    return 2;
-  }
-  sluice::bench::CatchInterrupts();
-  const absl::StatusOr<bool> ok = sluice::bench::Run();
-  if (!ok.ok()) return sluice::bench::Fail("broadcast", ok.status());
-  return FLAGS_check && !*ok ? 1 : 0;
+  sluice::bench::ParseFlags("one message to many connections", &argc, &argv);
+  return sluice::bench::MeasureMain("broadcast", argc, argv, FLAGS_check,
+                                    sluice::bench::MeasureAll);
 }

@@ -1,8 +1,6 @@
 #include "bench/broadcast_clients.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -20,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/clock.h"
+#include "bench/loopback.h"
 #include "bench/process.h"
 
 namespace sluice::bench {
@@ -39,37 +38,23 @@ char ByteOf(uint32_t number, size_t at) {
   _exit(2);
 }
 
-int Connect(BroadcastCounts& counts, uint16_t port, uint32_t source_index,
+int Connect(BroadcastCounts& counts, uint16_t port, uint32_t index,
             BroadcastRole role) {
-  const auto fail = [&](const char* what) {
-    Die(counts, absl::StrCat("client ", source_index, ": ", what, ": ",
-                             std::strerror(errno)));
-  };
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) fail("socket");
-  const int on = 1;
+  LoopbackClientOptions options;
+  options.source = INADDR_LOOPBACK + 1 + index / kConnectionsPerSource;
+  options.mode = LoopbackClientOptions::Mode::kBlocking;
+  const absl::StatusOr<int> fd = ConnectToLoopback(port, options);
+  if (!fd.ok()) {
+    Die(counts, std::string(ClientError(index, fd.status()).message()));
+  }
   if (role == BroadcastRole::kStuck) {
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kStuckBuffer, sizeof kStuckBuffer);
+    setsockopt(*fd, SOL_SOCKET, SO_RCVBUF, &kStuckBuffer, sizeof kStuckBuffer);
   }
-  sockaddr_in source{};
-  source.sin_family = AF_INET;
-  source.sin_addr.s_addr =
-      htonl(INADDR_LOOPBACK + 1 + source_index / kConnectionsPerSource);
-  setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
-  if (bind(fd, reinterpret_cast<sockaddr*>(&source), sizeof source) != 0) {
-    fail("bind to its source address");
-  }
-  sockaddr_in server{};
-  server.sin_family = AF_INET;
-  server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  server.sin_port = htons(port);
-  if (connect(fd, reinterpret_cast<sockaddr*>(&server), sizeof server) != 0) {
-    fail("connect");
-  }
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   const char first = static_cast<char>(role);
-  if (write(fd, &first, 1) != 1) fail("write");
-  return fd;
+  if (write(*fd, &first, 1) != 1) {
+    Die(counts, std::string(ClientError(index, "write").message()));
+  }
+  return *fd;
 }
 
 // What one reader has got.

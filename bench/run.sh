@@ -45,7 +45,7 @@ one() {
   "$@" || status=$?
 }
 build_preset release worker_pool_bench close_turns idle_memory idle_wakeups \
-  slow_reader parts_bench codec_bench
+  slow_reader broadcast parts_bench codec_bench
 "$sluice_root/bench/worker_pool_peers/build.sh" "$bench/worker_pool_peers" ||
   true
 one "$bench/worker_pool_bench" --peers_dir="$bench/worker_pool_peers" \
@@ -54,6 +54,7 @@ one "$bench/close_turns" --turns="$turns" "${check[@]}"
 one "$bench/idle_memory" "${check[@]}"
 one "$bench/idle_wakeups" "${check[@]}"
 one "$bench/slow_reader" --turns="$turns" "${check[@]}"
+one "$bench/broadcast" "${check[@]}"
 one "$bench/parts_bench" --benchmark_min_time=0.2
 one "$bench/codec_bench" --benchmark_min_time=0.2
 exit "$status"
