@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <type_traits>
 
 #include "reactor/internal/clock.h"
 
@@ -87,20 +88,6 @@ static_assert(sizeof(RateBucket) == 8);
 
 // The same for many threads; what each call says is exact.
 class SharedRateBucket {
- private:
-  template <typename Function>
-  auto Change(Function function) {
-    int64_t before = full_at_.load();
-    for (;;) {
-      RateBucket bucket{before};
-      const auto result = function(bucket);
-      if (bucket.full_at == before ||
-          full_at_.compare_exchange_weak(before, bucket.full_at)) {
-        return result;
-      }
-    }
-  }
-
  public:
   bool TryTake(const RateLimit& limit, int64_t n, int64_t now) {
     return Change([&](RateBucket& b) { return b.TryTake(limit, n, now); });
@@ -119,6 +106,19 @@ class SharedRateBucket {
   }
 
  private:
+  template <typename Function>
+  std::invoke_result_t<Function, RateBucket&> Change(Function function) {
+    int64_t before = full_at_.load();
+    for (;;) {
+      RateBucket bucket{before};
+      const auto result = function(bucket);
+      if (bucket.full_at == before ||
+          full_at_.compare_exchange_weak(before, bucket.full_at)) {
+        return result;
+      }
+    }
+  }
+
   std::atomic<int64_t> full_at_{0};
 };
 static_assert(sizeof(SharedRateBucket) == 8);
