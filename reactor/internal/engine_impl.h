@@ -33,6 +33,12 @@ struct Listener {
   std::vector<BoundSocket> sockets;
 };
 
+// Which file does what:
+//   engine_impl.cc    setup, dialing, statistics
+//   engine_start.cc   Run: threads start, serve and are waited for
+//   engine_accept.cc  listeners open and close, connections are counted
+//   engine_stop.cc    Stop, Drain, signals
+//
 // Threads: `main_` runs in the caller of Run; with one reactor and shared
 // tables it is that reactor, otherwise reactors_[i] each have a thread.
 //
