@@ -203,7 +203,6 @@ absl::StatusOr<bool> FdChannel::ReceiveFrom(int receive_fd,
   }
   // The kernel installs them in order until the table is full.
   *lost += sent - fds->size();
-  records->resize(fds->size() * record_size);
   return true;
 }
 

@@ -59,7 +59,8 @@ class FdChannel {
   // Receives one message; fills `fds` (close-on-exec) and `records`, one for
   // each of `fds`. False: nothing there now. NotFound: the sender has closed
   // its end, and all was received. Descriptors that did not fit in this
-  // thread's table are lost (their peers see a close) and added to *lost.
+  // thread's table are lost (their peers see a close) and added to *lost; their
+  // records stand behind those of `fds`.
   absl::StatusOr<bool> Receive(std::vector<UniqueFd>* fds,
                                std::vector<char>* records, size_t record_size,
                                size_t* lost) {
