@@ -26,6 +26,14 @@ class Checker {
       Fail(field, absl::StrCat(value), absl::StrCat(least, " to ", most));
     }
   }
+  // 0 stands for a default, or for none. NaN is not in any range.
+  void ZeroOrRange(std::string_view field, double value, double least,
+                   double most) {
+    if (value != 0 && !(value >= least && value <= most)) {
+      Fail(field, absl::StrCat(value),
+           absl::StrCat("0, or ", least, " to ", most));
+    }
+  }
   template <typename T>
   void AtLeast(std::string_view field, T value, T least) {
     if (value < least) {
@@ -100,6 +108,11 @@ size_t LowWaterOf(const ConnectionLimits& limits) {
   return limits.low_water.value_or(HighWaterOf(limits) / 2);
 }
 
+double AcceptBurstOf(const ListenOptions& options) {
+  if (options.accept_burst != 0) return options.accept_burst;
+  return std::max(options.accept_rate / 10, 1.0);
+}
+
 absl::Status ValidateOptions(const Options& options) {
   Checker check;
   check.Range("reactors", options.reactors, 0, 1024);
@@ -117,6 +130,20 @@ absl::Status ValidateOptions(const Options& options) {
   check.AtLeast("accept_batch", options.accept_batch, 1);
   check.Duration("tick (ms)", options.tick, 0);
   return check.status();
+}
+
+absl::Status ValidateListenOptions(const ListenOptions& options) {
+  Checker check;
+  check.Enum("when_full", options.when_full, WhenFull::kReject);
+  check.ZeroOrRange("accept_rate", options.accept_rate, 0.001, 1e9);
+  check.ZeroOrRange("accept_burst", options.accept_burst, 1, 1e12);
+  if (options.accept_rate == 0 && options.accept_burst != 0) {
+    check.Fail("accept_burst", absl::StrCat(options.accept_burst),
+               "0 without an accept_rate");
+  }
+  absl::Status status = check.status();
+  status.Update(ValidateSocketOptions(options.socket));
+  return status;
 }
 
 absl::Status ValidateSocketOptions(const SocketOptions& options) {

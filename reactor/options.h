@@ -58,11 +58,30 @@ struct SocketOptions {
   std::function<absl::Status(int fd)> after_accept;
 };
 
+// What happens to a connection beyond max_connections.
+enum class WhenFull : uint8_t {
+  kWait,    // it stays in the kernel's queue until another one ends
+  kReject,  // it is accepted and closed at once, without OnOpen
+};
+
 struct ListenOptions {
   // listen(2)'s backlog. 0 or less: net.core.somaxconn, which also caps it.
   int backlog = 0;
+  // Connections of this listener at a time, besides Options::max_connections,
+  // which holds as well. 0: no bound of its own.
+  size_t max_connections = 0;
+  WhenFull when_full = WhenFull::kWait;
+  // Connections accepted a second, those that are rejected included; beyond it
+  // they wait in the kernel's queue. 0: no limit, otherwise 0.001 to 1e9.
+  double accept_rate = 0;
+  // How many may come at once after a quiet time. 0: a tenth of accept_rate,
+  // but at least 1; otherwise 1 to 1e12.
+  double accept_burst = 0;
   SocketOptions socket;
 };
+
+// What accept_burst comes to.
+double AcceptBurstOf(const ListenOptions& options);
 
 // One address to listen on, "tcp://:9000" (see Address), with its options.
 struct ListenerSpec {
@@ -125,12 +144,6 @@ struct CpuPinning {
   std::vector<int> cpus;  // for kList; each must be allowed (sched_getaffinity)
 };
 
-// What happens to a connection beyond Options::max_connections.
-enum class WhenFull : uint8_t {
-  kWait,    // it stays in the kernel's queue until another one ends
-  kReject,  // it is accepted and closed at once, without OnOpen
-};
-
 // What happens to a write beyond ConnectionLimits::max_outbound.
 enum class WhenOverflow : uint8_t {
   kClose,   // the connection ends with CloseReason::kSlowConsumer
@@ -181,7 +194,7 @@ struct Options {
   FdTables fd_tables = FdTables::kShared;
   CpuPinning pinning;
 
-  // 0: as many as descriptors allow.
+  // Of all listeners together. 0: as many as descriptors allow.
   size_t max_connections = 0;
   WhenFull when_full = WhenFull::kWait;
   ConnectionLimits limits;
@@ -209,7 +222,9 @@ struct Options {
 // its value and what is allowed.
 absl::Status ValidateOptions(const Options& options);
 
-// The same for the options of a socket. Listening and dialing do it themselves.
+// The same for the options of a listener and of a socket. Listening and dialing
+// do it themselves.
+absl::Status ValidateListenOptions(const ListenOptions& options);
 absl::Status ValidateSocketOptions(const SocketOptions& options);
 
 // For Engine::Dial.

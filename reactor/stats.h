@@ -15,7 +15,7 @@ struct EngineStats {
   uint64_t opened = 0;     // OnOpen calls
   uint64_t closed = 0;     // OnClose calls
   uint64_t accepted = 0;   // accept4 gave a descriptor
-  uint64_t rejected = 0;   // WhenFull::kReject, or after_accept said no
+  uint64_t rejected = 0;   // closed without OnOpen: a bound, or after_accept
   uint64_t dials_failed = 0;
 
   // Traffic, bytes taken from and given to the kernel.

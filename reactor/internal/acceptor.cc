@@ -10,6 +10,7 @@
 #include <string>
 #include <system_error>
 
+#include "reactor/internal/gate.h"
 #include "reactor/internal/reactor_impl.h"
 
 namespace sluice::internal {
@@ -50,10 +51,11 @@ Fault Classify(int error) {
 
 }  // namespace
 
-Acceptor::Acceptor(ReactorImpl& reactor, AcceptTarget& target, int fd,
-                   uint16_t listener, int batch)
+Acceptor::Acceptor(ReactorImpl& reactor, AcceptTarget& target, Gate& gate,
+                   int fd, uint16_t listener, int batch)
     : reactor_(reactor),
       target_(target),
+      gate_(gate),
       fd_(fd),
       listener_(listener),
       batch_(batch),
@@ -74,50 +76,59 @@ void Acceptor::Stop() {
   retry_ = TimerId{};
 }
 
-void Acceptor::Rest() {
-  if (resting_) return;
-  resting_ = true;
+void Acceptor::Rest(Lack lack) {
+  lack_ = lack;
   reactor_.ModifySource(source_, fd_, 0);
 }
 
-void Acceptor::PlaceFreed() {
-  if (retry_.value == 0) Resume();
-}
-
-void Acceptor::DescriptorFreed() {
-  if (retry_.value != 0) Resume();
-}
-
-void Acceptor::Resume() {
-  if (stopped_ || !resting_) return;
-  if (retry_.value != 0) reactor_.Cancel(retry_);
-  retry_ = TimerId{};
-  resting_ = false;
-  reactor_.ModifySource(source_, fd_, EPOLLIN);
-}
-
-void Acceptor::PauseFor(std::chrono::milliseconds time) {
-  Rest();
-  if (retry_.value != 0) return;
+void Acceptor::RestFor(Lack lack, std::chrono::nanoseconds time) {
+  Rest(lack);
   retry_ = reactor_.RunAfter(time, [this] {
     retry_ = TimerId{};
     Resume();
   });
 }
 
+void Acceptor::Freed(Lack what) {
+  if (lack_ == what) Resume();
+}
+
+void Acceptor::Resume() {
+  if (stopped_) return;
+  if (retry_.value != 0) reactor_.Cancel(retry_);
+  retry_ = TimerId{};
+  lack_ = Lack::kNothing;
+  reactor_.ModifySource(source_, fd_, EPOLLIN);
+}
+
 void Acceptor::OnReady(uint32_t) {
-  for (int i = 0; i < batch_ && !stopped_ && !resting_; ++i) {
+  // An event of this batch may have been there before it came to rest.
+  for (int i = 0; i < batch_ && !stopped_ && lack_ == Lack::kNothing; ++i) {
     if (!AcceptOne()) break;
   }
   target_.BatchDone();
 }
 
-bool Acceptor::AcceptOne() {
-  const AcceptTarget::Admission admission = target_.Admit();
-  if (admission == AcceptTarget::Admission::kWait) {
-    Rest();
+bool Acceptor::MayAccept() {
+  if (!target_.HasRoom()) {
+    Rest(Lack::kPlace);
     return false;
   }
+  switch (gate_.Ask()) {
+    case Gate::Answer::kYes:
+      return true;
+    case Gate::Answer::kNoPlace:
+      Rest(Lack::kPlace);
+      return false;
+    case Gate::Answer::kNoToken:
+      RestFor(Lack::kToken, gate_.TokenWait());
+      return false;
+  }
+  return false;
+}
+
+bool Acceptor::AcceptOne() {
+  if (!MayAccept()) return false;
   sockaddr_storage from;
   socklen_t length = sizeof(from);
   from.ss_family = AF_UNSPEC;
@@ -125,23 +136,23 @@ bool Acceptor::AcceptOne() {
                            SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd < 0) {
     const int error = errno;
-    if (admission == AcceptTarget::Admission::kTake) target_.CancelAdmission();
+    gate_.Cancel();
     if (error == EAGAIN) return false;
     return HandleError(error);
   }
   pause_ = kFirstPause;
   reactor_.counters().accepted.Add(1);
   if (!reserve_) reserve_.Reset(OpenReserve());
-  if (admission == AcceptTarget::Admission::kTry && !target_.Reserve()) {
-    reactor_.counters().rejected.Add(1);
-    ::close(fd);
-    return true;
-  }
   AcceptedSocket socket;
   socket.fd = fd;
   socket.listener = listener_;
   socket.peer = PeerName::FromSockaddr(from);
-  target_.TakeSocket(socket);
+  if (gate_.Admit()) {
+    target_.TakeSocket(socket);
+    return true;
+  }
+  reactor_.counters().rejected.Add(1);
+  ::close(fd);
   return true;
 }
 
@@ -164,7 +175,7 @@ bool Acceptor::HandleError(int error) {
   }
   reactor_.Log(LogLevel::kWarning, text + "; next try in " +
                                        std::to_string(pause_.count()) + " ms");
-  PauseFor(pause_);
+  RestFor(Lack::kDescriptor, pause_);
   pause_ = std::min(pause_ * 2, kLongestPause);
   return false;
 }

@@ -12,25 +12,26 @@
 
 namespace sluice::internal {
 
+class Gate;
 class ReactorImpl;
 
-// Where accepted descriptors go, and whether more are wanted.
+// What an acceptor rests for want of.
+enum class Lack : uint8_t {
+  kNothing,     // it does not rest
+  kPlace,       // a bound is reached
+  kToken,       // the listener's accept_rate is; a timer ends it too
+  kDescriptor,  // or memory; a timer ends it too
+};
+
+// Where accepted descriptors go.
 class AcceptTarget {
  public:
-  enum class Admission {
-    kTake,  // room for one was reserved: TakeSocket or CancelAdmission follows
-    // Nothing was reserved. Once it is off the queue: TakeSocket if Reserve
-    // says so, otherwise close it.
-    kTry,
-    kWait,  // leave it in the queue; PlaceFreed will be called
-  };
-  virtual Admission Admit() = 0;
-  virtual bool Reserve() = 0;
-  virtual void CancelAdmission() = 0;
+  // False: leave it in the queue; acceptors that lack a place will be resumed.
+  virtual bool HasRoom() = 0;
   virtual void TakeSocket(const AcceptedSocket& socket) = 0;
   virtual void BatchDone() = 0;
-  // Accepting pauses for want of a descriptor: call DescriptorFreed as soon as
-  // there is one (it retries by itself as well).
+  // Accepting pauses for want of a descriptor. Resume it as soon as there is
+  // one (it tries again by itself as well).
   virtual void WantsDescriptor() = 0;
 
  protected:
@@ -54,15 +55,15 @@ class Acceptor final : public EventSource {
   static constexpr std::chrono::milliseconds kLongestPause{1000};
 
   // `fd` stays the caller's.
-  Acceptor(ReactorImpl& reactor, AcceptTarget& target, int fd,
+  Acceptor(ReactorImpl& reactor, AcceptTarget& target, Gate& gate, int fd,
            uint16_t listener, int batch);
   ~Acceptor();
 
   void Start();  // begins to listen for events
   void Stop();   // for good; harmless twice
 
-  void PlaceFreed();       // ends a wait (Admission::kWait)
-  void DescriptorFreed();  // ends a pause early
+  // There is some again: goes on if it rests for want of that.
+  void Freed(Lack what);
 
   void OnReady(uint32_t events) override;
 
@@ -71,23 +72,25 @@ class Acceptor final : public EventSource {
  private:
   // False: stop this batch.
   bool AcceptOne();
+  bool MayAccept();
   bool HandleError(int error);
   void ShedOne();
-  void PauseFor(std::chrono::milliseconds time);
-  void Rest();
+  void Rest(Lack lack);
+  void RestFor(Lack lack, std::chrono::nanoseconds time);
   void Resume();
 
   ReactorImpl& reactor_;
   AcceptTarget& target_;
+  Gate& gate_;
   const int fd_;
   const uint16_t listener_;
   const int batch_;
   UniqueFd reserve_;
   uint32_t source_ = 0;
   bool stopped_ = true;
-  bool resting_ = false;  // not asking epoll
+  Lack lack_ = Lack::kNothing;  // otherwise epoll is not asked
   std::chrono::milliseconds pause_{kFirstPause};
-  TimerId retry_;  // set: it rests because of a pause
+  TimerId retry_;  // ends the rest
 };
 
 }  // namespace sluice::internal

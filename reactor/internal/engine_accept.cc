@@ -14,8 +14,9 @@ void EngineImpl::OpenAcceptors(size_t i) {
   for (size_t k = 0; k < listeners_.size(); ++k) {
     if (!listeners_[k].per_reactor) continue;
     own.acceptors.push_back(std::make_unique<Acceptor>(
-        *reactors_[i], *own.target, listeners_[k].sockets[i].fd.get(),
-        static_cast<uint16_t>(k), options_.accept_batch));
+        *reactors_[i], *own.target, *listeners_[k].gate,
+        listeners_[k].sockets[i].fd.get(), static_cast<uint16_t>(k),
+        options_.accept_batch));
     own.acceptors.back()->Start();
   }
 }
@@ -24,8 +25,9 @@ void EngineImpl::OpenMainAcceptors() {
   for (size_t k = 0; k < listeners_.size(); ++k) {
     if (listeners_[k].per_reactor) continue;
     main_acceptors_.push_back(std::make_unique<Acceptor>(
-        *main_, *hand_off_, listeners_[k].sockets[0].fd.get(),
-        static_cast<uint16_t>(k), options_.accept_batch));
+        *main_, *hand_off_, *listeners_[k].gate,
+        listeners_[k].sockets[0].fd.get(), static_cast<uint16_t>(k),
+        options_.accept_batch));
     main_acceptors_.back()->Start();
   }
 }
@@ -77,67 +79,48 @@ void EngineImpl::CloseListener(int index) {
       [this, index] { StopListener(static_cast<size_t>(index)); });
 }
 
-AcceptTarget::Admission EngineImpl::Admit() {
-  if (!accepting_.load()) return AcceptTarget::Admission::kWait;
-  // Whoever is to be rejected is taken off the queue first. A place reserved
-  // for a connection that is not there after all would, for that moment, be
-  // missing to another reactor, which would reject one there is room for.
-  if (options_.when_full == WhenFull::kReject) {
-    return AcceptTarget::Admission::kTry;
-  }
-  while (!Reserve()) {
-    WantPlace();
-    // One may have ended before it could know that we wait.
-    if (total_.load() >= options_.max_connections) {
-      return AcceptTarget::Admission::kWait;
-    }
-  }
-  return AcceptTarget::Admission::kTake;
+void EngineImpl::CancelPlace() {
+  CheckDrainedAfter(places_.GiveBack());
+  WakeForPlace();
 }
 
-bool EngineImpl::Reserve() {
-  const size_t most = options_.max_connections;
-  size_t total = total_.load();
-  while (most == 0 || total < most) {
-    if (total_.compare_exchange_weak(total, total + 1)) return true;
-  }
-  return false;
-}
-
-void EngineImpl::PlaceFreed() {
-  if (place_wanted_.load() && place_wanted_.exchange(false)) {
-    (void)main_->Post([this] { ResumeAccepting(&Acceptor::PlaceFreed); });
-  }
-}
-
-void EngineImpl::CancelAdmission() {
-  total_.fetch_sub(1);
-  PlaceFreed();
-}
-
-void EngineImpl::ConnectionReleased(std::atomic<uint32_t>& load) {
-  // Whoever sees a connection less in the statistics may count on its place;
-  // whoever is woken for the place may count on its reactor having room.
-  const size_t left = total_.fetch_sub(1) - 1;
+void EngineImpl::ConnectionReleased(std::atomic<uint32_t>& load,
+                                    uint16_t listener) {
+  Gate* const gate = listener == ReactorImpl::kDialed
+                         ? nullptr
+                         : listeners_[listener].gate.get();
+  // Whoever sees a connection less in the statistics may count on its places;
+  // whoever is woken for a place may count on its reactor having room.
+  if (gate != nullptr) gate->GiveBack();
+  const size_t left = places_.GiveBack();
   load.fetch_sub(1);
-  PlaceFreed();
+  if (gate != nullptr) gate->Wake();
+  WakeForPlace();
   if (descriptor_wanted_.load() && descriptor_wanted_.exchange(false)) {
-    (void)main_->Post([this] { ResumeAccepting(&Acceptor::DescriptorFreed); });
+    ResumeAccepting(Lack::kDescriptor);
   }
-  if (left == 0 && phase_.load() == Phase::kDraining) {
-    (void)main_->Post([this] { CheckDrained(); });
-  }
+  CheckDrainedAfter(left);
 }
 
-void EngineImpl::ResumeAccepting(void (Acceptor::*freed)()) {
-  for (const auto& acceptor : main_acceptors_) (acceptor.get()->*freed)();
-  for (size_t i = 0; i < reactors_.size(); ++i) {
-    (void)reactors_[i]->Post([this, i, freed] {
-      for (const auto& acceptor : own_acceptors_[i].acceptors) {
-        (acceptor.get()->*freed)();
+void EngineImpl::WakeForPlace() {
+  if (places_.TakeWanted()) ResumeAccepting(Lack::kPlace);
+}
+
+void EngineImpl::ResumeAccepting(Lack lack, int listener) {
+  const auto resume = [lack, listener](const auto& acceptors) {
+    for (const auto& acceptor : acceptors) {
+      if (listener == -1 || acceptor->listener() == listener) {
+        acceptor->Freed(lack);
       }
-    });
-  }
+    }
+  };
+  (void)main_->Post([this, resume] {
+    resume(main_acceptors_);
+    for (size_t i = 0; i < reactors_.size(); ++i) {
+      (void)reactors_[i]->Post(
+          [this, resume, i] { resume(own_acceptors_[i].acceptors); });
+    }
+  });
 }
 
 }  // namespace sluice::internal

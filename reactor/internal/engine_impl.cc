@@ -24,6 +24,7 @@ EngineImpl::EngineImpl(EventHandler& handler, Options options)
       options_(std::move(options)),
       logger_(options_.log),
       owner_pid_(getpid()),
+      places_(options_.max_connections),
       dial_balancer_(options_.load_balancing) {}
 
 EngineImpl::~EngineImpl() {
@@ -129,6 +130,9 @@ absl::Status EngineImpl::Bind(const ListenerSpec& spec) {
     }
     listener.sockets.push_back(*std::move(socket));
   }
+  listener.gate =
+      std::make_unique<Gate>(*this, static_cast<uint16_t>(listeners_.size()),
+                             spec.options, listener.sockets.size());
   bound_.push_back(listener.address);
   listeners_.push_back(std::move(listener));
   return absl::OkStatus();
@@ -177,7 +181,7 @@ absl::Status EngineImpl::Dial(const Address& address, DialOptions options,
                             ? static_cast<size_t>(options.reactor)
                             : PickForDial(address);
   ReactorImpl& reactor = *reactors_[picked];
-  total_.fetch_add(1);
+  places_.Take();
   reactor.load().fetch_add(1, std::memory_order_relaxed);
   const absl::Status posted =
       reactor.Post([&reactor, address, dial_options = std::move(options),
@@ -185,7 +189,7 @@ absl::Status EngineImpl::Dial(const Address& address, DialOptions options,
         reactor.StartDial(address, dial_options, std::move(dial_done));
       });
   if (!posted.ok()) {
-    ConnectionReleased(reactor.load());
+    ConnectionReleased(reactor.load(), ReactorImpl::kDialed);
   }
   return posted;
 }

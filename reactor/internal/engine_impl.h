@@ -14,9 +14,11 @@
 #include "absl/status/status.h"
 #include "reactor/engine.h"
 #include "reactor/internal/acceptor.h"
+#include "reactor/internal/gate.h"
 #include "reactor/internal/hand_off.h"
 #include "reactor/internal/load_balancer.h"
 #include "reactor/internal/log.h"
+#include "reactor/internal/places.h"
 #include "reactor/internal/reactor_impl.h"
 #include "reactor/internal/socket.h"
 
@@ -31,6 +33,7 @@ struct Listener {
   bool per_reactor = false;  // sockets[i] is accepted on by reactor i
   bool stopped = false;      // main loop
   std::vector<BoundSocket> sockets;
+  std::unique_ptr<Gate> gate;
 };
 
 // Which file does what:
@@ -78,20 +81,21 @@ class EngineImpl final : public Engine {
   bool stop_requested() const {
     return stop_requested_.load(std::memory_order_relaxed);
   }
-  // May one be taken off a listener's queue?
-  AcceptTarget::Admission Admit();
-  // Counts one more connection if there is room, until CancelAdmission or
-  // ConnectionReleased.
-  bool Reserve();
-  void CancelAdmission();
-  // ... of the reactor with this load.
-  void ConnectionReleased(std::atomic<uint32_t>& load);
-  // The next place, or descriptor, that becomes free resumes the acceptors that
-  // wait for one. After the call look again: it may have become free before.
-  void WantPlace() { place_wanted_.store(true); }
+  // False from the moment Stop or Drain is called.
+  bool accepting() const { return accepting_.load(); }
+  // What is counted against max_connections; dialed ones are, but are not
+  // bounded. Want makes ConnectionReleased resume the acceptors that lack a
+  // place.
+  Places& places() { return places_; }
+  // A place that was taken for a connection that did not come.
+  void CancelPlace();
+  // Of the reactor with this load, on its way or open; `listener` is kDialed
+  // for a dialed one.
+  void ConnectionReleased(std::atomic<uint32_t>& load, uint16_t listener);
+  // The next connection that ends resumes the acceptors that lack a descriptor.
   void WantDescriptor() { descriptor_wanted_.store(true); }
-  // On the main loop.
-  void ResumeAccepting(void (Acceptor::*freed)());
+  // Resumes the acceptors that lack this, those of one listener or all.
+  void ResumeAccepting(Lack lack, int listener = -1);
   // Connections of reactor i, LoadBalancer::kFull if it can hold no more.
   size_t LoadOf(int i) const;
 
@@ -116,7 +120,8 @@ class EngineImpl final : public Engine {
   void BeginStop(CloseReason reason);
   void BeginDrain(std::chrono::milliseconds deadline);
   void CheckDrained();
-  void PlaceFreed();
+  void WakeForPlace();
+  void CheckDrainedAfter(size_t left);
   void ReactorEnded();
   size_t PickForDial(const Address& address);
   static void OnSignal(int, short, void* self);
@@ -151,8 +156,7 @@ class EngineImpl final : public Engine {
   std::atomic<bool> stop_requested_{false};
   std::atomic<bool> accepting_{true};  // until Stop or Drain is called
   size_t reactors_running_ = 0;        // main loop only
-  std::atomic<size_t> total_{0};
-  std::atomic<bool> place_wanted_{false};
+  Places places_;
   std::atomic<bool> descriptor_wanted_{false};
   bool served_ = false;
 

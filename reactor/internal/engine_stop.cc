@@ -63,8 +63,15 @@ void EngineImpl::BeginDrain(std::chrono::milliseconds deadline) {
 }
 
 void EngineImpl::CheckDrained() {
-  if (phase_.load() == Phase::kDraining && total_.load() == 0) {
+  if (phase_.load() == Phase::kDraining && places_.taken() == 0) {
     BeginStop(CloseReason::kDrain);
+  }
+}
+
+// A place was given back, and so many are still taken.
+void EngineImpl::CheckDrainedAfter(size_t left) {
+  if (left == 0 && phase_.load() == Phase::kDraining) {
+    (void)main_->Post([this] { CheckDrained(); });
   }
 }
 

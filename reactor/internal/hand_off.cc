@@ -21,9 +21,6 @@ constexpr std::chrono::milliseconds kRetryDelay{1};
 
 // --- DirectTarget.
 
-AcceptTarget::Admission DirectTarget::Admit() { return engine_.Admit(); }
-bool DirectTarget::Reserve() { return engine_.Reserve(); }
-void DirectTarget::CancelAdmission() { engine_.CancelAdmission(); }
 void DirectTarget::WantsDescriptor() { engine_.WantDescriptor(); }
 
 void DirectTarget::TakeSocket(const AcceptedSocket& socket) {
@@ -55,7 +52,8 @@ class HandOff::Receiver final : public EventSource {
                        std::to_string(reactor_.index()) + " is full");
       reactor_.counters().rejected.Add(lost);
       for (size_t i = 0; i < lost; ++i) {
-        engine_.ConnectionReleased(reactor_.load());
+        const AcceptedSocket socket = Record(fds_.size() + i);
+        engine_.ConnectionReleased(reactor_.load(), socket.listener);
       }
     }
     if (!got.ok()) {
@@ -69,9 +67,7 @@ class HandOff::Receiver final : public EventSource {
     }
     if (!*got) return;
     for (size_t i = 0; i < fds_.size(); ++i) {
-      AcceptedSocket socket;
-      std::memcpy(&socket, records_.data() + i * sizeof(socket),
-                  sizeof(socket));
+      AcceptedSocket socket = Record(i);
       socket.fd = fds_[i].Release();
       reactor_.OpenAccepted(socket);
     }
@@ -79,6 +75,12 @@ class HandOff::Receiver final : public EventSource {
   }
 
  private:
+  AcceptedSocket Record(size_t i) const {
+    AcceptedSocket socket;
+    std::memcpy(&socket, records_.data() + i * sizeof(socket), sizeof(socket));
+    return socket;
+  }
+
   EngineImpl& engine_;
   ReactorImpl& reactor_;
   const int fd_;  // of the reactor's own table
@@ -132,23 +134,19 @@ bool HandOff::AnyRoom() const {
   return false;
 }
 
-AcceptTarget::Admission HandOff::Admit() {
-  if (blocked_) return Admission::kWait;
-  if (!AnyRoom()) {
-    engine_.WantPlace();
-    if (!AnyRoom()) return Admission::kWait;
-  }
-  return engine_.Admit();
+bool HandOff::HasRoom() {
+  if (blocked_) return false;
+  if (AnyRoom()) return true;
+  engine_.places().Want();
+  return AnyRoom();
 }
 
-bool HandOff::Reserve() { return engine_.Reserve(); }
-void HandOff::CancelAdmission() { engine_.CancelAdmission(); }
 void HandOff::WantsDescriptor() { engine_.WantDescriptor(); }
 
 void HandOff::TakeSocket(const AcceptedSocket& socket) {
   int i = balancer_.Pick(socket.peer, static_cast<int>(reactors_.size()),
                          [this](int r) { return engine_.LoadOf(r); });
-  // Room was there in Admit; a dial may have taken it since. The reactor's
+  // Room was there in HasRoom; a dial may have taken it since. The reactor's
   // reserve covers that.
   if (i == LoadBalancer::kNone) i = 0;
   const size_t picked = static_cast<size_t>(i);
@@ -163,7 +161,7 @@ void HandOff::BatchDone() {
   }
   if (delivered) {
     if (std::exchange(blocked_, false)) {
-      engine_.ResumeAccepting(&Acceptor::PlaceFreed);
+      engine_.ResumeAccepting(Lack::kPlace);
     }
     if (finish_ != nullptr) {
       for (FdChannel& channel : channels_) channel.CloseSend();
@@ -218,7 +216,7 @@ void HandOff::DropShare(size_t i) {
   for (const AcceptedSocket& socket : shares_[i]) {
     ::close(socket.fd);
     main_->counters().rejected.Add(1);
-    engine_.ConnectionReleased(reactors_[i]->load());
+    engine_.ConnectionReleased(reactors_[i]->load(), socket.listener);
   }
   shares_[i].clear();
 }

@@ -21,9 +21,7 @@ class DirectTarget final : public AcceptTarget {
  public:
   DirectTarget(EngineImpl& engine, ReactorImpl& reactor)
       : engine_(engine), reactor_(reactor) {}
-  Admission Admit() override;
-  bool Reserve() override;
-  void CancelAdmission() override;
+  bool HasRoom() override { return true; }
   void TakeSocket(const AcceptedSocket& socket) override;
   void BatchDone() override {}
   void WantsDescriptor() override;
@@ -49,9 +47,7 @@ class HandOff final : public AcceptTarget {
   absl::Status CreateChannels();
   void Attach(ReactorImpl* main, std::vector<ReactorImpl*> reactors);
 
-  Admission Admit() override;
-  bool Reserve() override;
-  void CancelAdmission() override;
+  bool HasRoom() override;
   void TakeSocket(const AcceptedSocket& socket) override;
   void BatchDone() override;
   void WantsDescriptor() override;

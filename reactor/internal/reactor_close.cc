@@ -129,10 +129,11 @@ void ReactorImpl::ReleaseClosed() {
 void ReactorImpl::Release(Connection& c) {
   // The number may be a stranger's from here on.
   ::close(c.fd_);
+  const uint16_t listener = c.listener_;
   delete c.active_;
   if (c.flags_ & kFlagPeerBoxed) delete c.peer_box_;
   slab_.Free(&c);
-  engine_.ConnectionReleased(load_);
+  engine_.ConnectionReleased(load_, listener);
 }
 
 void ReactorImpl::BeginStop(CloseReason reason) {

@@ -65,7 +65,7 @@ void ReactorImpl::OpenAccepted(const AcceptedSocket& socket) {
   }
   if (c == nullptr) {
     if (!stopping) counters_.rejected.Add(1);
-    PlaceUnused();
+    engine_.ConnectionReleased(load_, socket.listener);
     return;
   }
   c->state_ = static_cast<uint8_t>(ConnectionState::kOpen);
@@ -83,9 +83,6 @@ void ReactorImpl::OpenAccepted(const AcceptedSocket& socket) {
   ApplyLimits(*c);
   GreetConnection(*c);
 }
-
-// For a connection that was counted and never came to be.
-void ReactorImpl::PlaceUnused() { engine_.ConnectionReleased(load_); }
 
 void ReactorImpl::ApplyLimits(Connection& c) {
   if (options_.limits.idle_timeout.count() > 0) {
@@ -106,7 +103,7 @@ void ReactorImpl::StartDial(const Address& address, const DialOptions& options,
                                     ? absl::UnavailableError("the engine stops")
                                     : StartConnect(address, options);
   if (!fd.ok()) {
-    PlaceUnused();
+    engine_.ConnectionReleased(load_, kDialed);
     DialFailed(std::move(done), fd.status());
     return;
   }
@@ -115,7 +112,7 @@ void ReactorImpl::StartDial(const Address& address, const DialOptions& options,
   Connection* c =
       NewConnection(fd->Release(), kDialed, PeerName::FromSockaddr(peer));
   if (c == nullptr) {
-    PlaceUnused();
+    engine_.ConnectionReleased(load_, kDialed);
     DialFailed(std::move(done),
                absl::ResourceExhaustedError("the reactor is full"));
     return;

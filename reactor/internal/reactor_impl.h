@@ -276,7 +276,6 @@ class ReactorImpl final : public Reactor {
   Connection* NewConnection(int fd, uint16_t listener, const PeerName& peer);
   void ApplyLimits(Connection& c);
   void GreetConnection(Connection& c);
-  void PlaceUnused();
   void OnDialEvent(Connection& c);
   void DialFailed(DialDone done, absl::Status status);
 

@@ -239,6 +239,9 @@ absl::StatusOr<BoundSocket> Listen(const Address& address,
       (address.family() == Family::kUnix && address.path().empty())) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": no address"));
   }
+  if (absl::Status s = ValidateListenOptions(options); !s.ok()) {
+    return At(where, s);
+  }
   BoundSocket bound;
   bound.fd = NewSocket(address);
   if (!bound.fd) {

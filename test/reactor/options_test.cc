@@ -1,5 +1,7 @@
 #include "reactor/options.h"
 
+#include <cmath>
+#include <limits>
 #include <set>
 #include <string>
 
@@ -165,6 +167,62 @@ TEST(OptionsTest, SocketOptionBounds) {
                 o.bind_to_device = std::string("lo\0x", 4);
               }),
               HasSubstr("bind_to_device"));
+}
+
+TEST(OptionsTest, ListenOptionBounds) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto error = [](auto change) {
+    ListenOptions options;
+    change(options);
+    const absl::Status status = ValidateListenOptions(options);
+    if (!status.ok()) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    }
+    return std::string(status.message());
+  };
+  const auto rate = [&](double value) {
+    return error([&](ListenOptions& o) { o.accept_rate = value; });
+  };
+  const auto burst = [&](double value) {
+    return error([&](ListenOptions& o) {
+      o.accept_rate = 10;
+      o.accept_burst = value;
+    });
+  };
+  EXPECT_EQ(error([](ListenOptions&) {}), "");
+  for (const double good : {0.0, 0.001, 1.0, 0.5, 1e9}) {
+    EXPECT_EQ(rate(good), "") << good;
+  }
+  EXPECT_EQ(rate(-1), "accept_rate is -1: must be 0, or 0.001 to 1e+09");
+  EXPECT_THAT(rate(0.0009), HasSubstr("accept_rate is 0.0009"));
+  EXPECT_THAT(rate(2e9), HasSubstr("accept_rate is 2e+09"));
+  EXPECT_THAT(rate(kInfinity), HasSubstr("accept_rate is inf"));
+  EXPECT_THAT(rate(-kInfinity), HasSubstr("accept_rate is -inf"));
+  EXPECT_THAT(rate(std::nan("")), HasSubstr("accept_rate is nan"));
+  for (const double good : {0.0, 1.0, 1.5, 1e12}) {
+    EXPECT_EQ(burst(good), "") << good;
+  }
+  EXPECT_EQ(burst(0.5), "accept_burst is 0.5: must be 0, or 1 to 1e+12");
+  EXPECT_THAT(burst(-1), HasSubstr("accept_burst is -1"));
+  EXPECT_THAT(burst(1e13), HasSubstr("accept_burst is 1e+13"));
+  EXPECT_THAT(burst(kInfinity), HasSubstr("accept_burst is inf"));
+  EXPECT_THAT(burst(std::nan("")), HasSubstr("accept_burst is nan"));
+  EXPECT_EQ(error([](ListenOptions& o) { o.accept_burst = 5; }),
+            "accept_burst is 5: must be 0 without an accept_rate");
+  EXPECT_THAT(error([](ListenOptions& o) { o.when_full = WhenFull{9}; }),
+              HasSubstr("when_full is 9"));
+  EXPECT_THAT(error([](ListenOptions& o) { o.socket.send_buffer = -1; }),
+              HasSubstr("send_buffer is -1"));
+}
+
+TEST(OptionsTest, TheBurstFollowsFromTheRate) {
+  ListenOptions options;
+  options.accept_rate = 1000;
+  EXPECT_EQ(AcceptBurstOf(options), 100);
+  options.accept_rate = 3;
+  EXPECT_EQ(AcceptBurstOf(options), 1);
+  options.accept_burst = 7;
+  EXPECT_EQ(AcceptBurstOf(options), 7);
 }
 
 TEST(OptionsTest, TheFirstErrorIsTold) {
