@@ -197,6 +197,12 @@ struct Options {
   // Of all listeners together. 0: as many as descriptors allow.
   size_t max_connections = 0;
   WhenFull when_full = WhenFull::kWait;
+  // Connections at a time from one source: an IPv4 address, or an IPv6 prefix
+  // of 64 bits, since one customer usually has as much and could come from
+  // 2^64 addresses (a link-local address counts as a whole). One too many is
+  // accepted and closed at once, without OnOpen. 0: no bound. Unix peers and
+  // dialed connections do not count.
+  size_t max_connections_per_source = 0;
   ConnectionLimits limits;
 
   // Bytes read at once; one such buffer a reactor. 1 KiB to 16 MiB.

@@ -16,6 +16,7 @@ struct EngineStats {
   uint64_t closed = 0;     // OnClose calls
   uint64_t accepted = 0;   // accept4 gave a descriptor
   uint64_t rejected = 0;   // closed without OnOpen: a bound, or after_accept
+  uint64_t rejected_per_source = 0;  // ... by max_connections_per_source
   uint64_t dials_failed = 0;
 
   // Traffic, bytes taken from and given to the kernel.

@@ -147,9 +147,13 @@ bool Acceptor::AcceptOne() {
   socket.fd = fd;
   socket.listener = listener_;
   socket.peer = PeerName::FromSockaddr(from);
-  if (gate_.Admit()) {
+  const Gate::Verdict verdict = gate_.Admit(socket.peer);
+  if (verdict == Gate::Verdict::kIn) {
     target_.TakeSocket(socket);
     return true;
+  }
+  if (verdict == Gate::Verdict::kSourceFull) {
+    reactor_.counters().rejected_per_source.Add(1);
   }
   reactor_.counters().rejected.Add(1);
   ::close(fd);

@@ -28,6 +28,7 @@ struct alignas(64) Counters {
   Counter closed;
   Counter accepted;
   Counter rejected;
+  Counter rejected_per_source;
   Counter dials_failed;
   Counter bytes_in;
   Counter bytes_out;

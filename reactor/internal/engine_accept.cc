@@ -85,13 +85,13 @@ void EngineImpl::CancelPlace() {
 }
 
 void EngineImpl::ConnectionReleased(std::atomic<uint32_t>& load,
-                                    uint16_t listener) {
+                                    uint16_t listener, const PeerName& peer) {
   Gate* const gate = listener == ReactorImpl::kDialed
                          ? nullptr
                          : listeners_[listener].gate.get();
   // Whoever sees a connection less in the statistics may count on its places;
   // whoever is woken for a place may count on its reactor having room.
-  if (gate != nullptr) gate->GiveBack();
+  if (gate != nullptr) gate->GiveBack(peer);
   const size_t left = places_.GiveBack();
   load.fetch_sub(1);
   if (gate != nullptr) gate->Wake();

@@ -63,6 +63,10 @@ absl::Status EngineImpl::Init(std::vector<ListenerSpec> specs) {
     return absl::InvalidArgumentError(std::to_string(specs.size()) +
                                       " listeners; at most 65534");
   }
+  if (options_.max_connections_per_source != 0) {
+    sources_ =
+        std::make_unique<SourceCounts>(options_.max_connections_per_source);
+  }
   for (const ListenerSpec& spec : specs) {
     if (absl::Status s = Bind(spec); !s.ok()) return s;
   }
@@ -189,7 +193,7 @@ absl::Status EngineImpl::Dial(const Address& address, DialOptions options,
         reactor.StartDial(address, dial_options, std::move(dial_done));
       });
   if (!posted.ok()) {
-    ConnectionReleased(reactor.load(), ReactorImpl::kDialed);
+    ConnectionReleased(reactor.load(), ReactorImpl::kDialed, PeerName());
   }
   return posted;
 }

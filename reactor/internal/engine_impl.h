@@ -21,6 +21,7 @@
 #include "reactor/internal/places.h"
 #include "reactor/internal/reactor_impl.h"
 #include "reactor/internal/socket.h"
+#include "reactor/internal/source_counts.h"
 
 struct event;
 
@@ -87,11 +88,14 @@ class EngineImpl final : public Engine {
   // bounded. Want makes ConnectionReleased resume the acceptors that lack a
   // place.
   Places& places() { return places_; }
+  // nullptr without max_connections_per_source.
+  SourceCounts* sources() const { return sources_.get(); }
   // A place that was taken for a connection that did not come.
   void CancelPlace();
   // Of the reactor with this load, on its way or open; `listener` is kDialed
   // for a dialed one.
-  void ConnectionReleased(std::atomic<uint32_t>& load, uint16_t listener);
+  void ConnectionReleased(std::atomic<uint32_t>& load, uint16_t listener,
+                          const PeerName& peer);
   // The next connection that ends resumes the acceptors that lack a descriptor.
   void WantDescriptor() { descriptor_wanted_.store(true); }
   // Resumes the acceptors that lack this, those of one listener or all.
@@ -157,6 +161,7 @@ class EngineImpl final : public Engine {
   std::atomic<bool> accepting_{true};  // until Stop or Drain is called
   size_t reactors_running_ = 0;        // main loop only
   Places places_;
+  std::unique_ptr<SourceCounts> sources_;
   std::atomic<bool> descriptor_wanted_{false};
   bool served_ = false;
 

@@ -1,9 +1,11 @@
 #include "reactor/internal/gate.h"
 
 #include <algorithm>
+#include <string>
 
 #include "reactor/internal/clock.h"
 #include "reactor/internal/engine_impl.h"
+#include "reactor/internal/source_counts.h"
 
 namespace sluice::internal {
 namespace {
@@ -52,13 +54,34 @@ void Gate::Cancel() {
   GiveBackAhead();
 }
 
-bool Gate::Admit() {
-  if (TakeAfterwards()) return true;
+Gate::Verdict Gate::Admit(const PeerName& peer) {
+  SourceCounts* const sources = engine_.sources();
+  SourceCounts::Answer answer;
+  if (sources == nullptr || peer.kind == PeerName::Kind::kUnix) {
+    answer = TakeAfterwards() ? SourceCounts::Answer::kTaken
+                              : SourceCounts::Answer::kRefused;
+  } else {
+    const Source source = Source::Of(peer);
+    answer = sources->TryTake(source, [this] { return TakeAfterwards(); });
+    if (answer == SourceCounts::Answer::kSourceFull) {
+      engine_.logger().Log(
+          LogLevel::kWarning,
+          "a connection from " + source.ToString() +
+              " was rejected: it has max_connections_per_source, " +
+              std::to_string(engine_.options().max_connections_per_source));
+    }
+  }
+  if (answer == SourceCounts::Answer::kTaken) return Verdict::kIn;
   GiveBackAhead();
-  return false;
+  return answer == SourceCounts::Answer::kRefused ? Verdict::kFull
+                                                  : Verdict::kSourceFull;
 }
 
-void Gate::GiveBack() {
+void Gate::GiveBack(const PeerName& peer) {
+  if (SourceCounts* const sources = engine_.sources();
+      sources != nullptr && peer.kind != PeerName::Kind::kUnix) {
+    sources->GiveBack(Source::Of(peer));
+  }
   if (own_.bounded()) own_.GiveBack();
 }
 

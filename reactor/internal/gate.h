@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "reactor/internal/accepted_socket.h"
 #include "reactor/internal/mutex.h"
 #include "reactor/internal/places.h"
 #include "reactor/internal/rate_bucket.h"
@@ -31,6 +32,7 @@ class Gate {
     kNoPlace,  // an acceptor that lacks a place will be resumed
     kNoToken,  // accept_rate: come again after TokenWait
   };
+  enum class Verdict { kIn, kFull, kSourceFull };
 
   // `acceptors` of this listener.
   Gate(EngineImpl& engine, uint16_t listener, const ListenOptions& options,
@@ -41,11 +43,11 @@ class Gate {
   std::chrono::nanoseconds TokenWait() const;
   // accept4 gave nothing.
   void Cancel();
-  // accept4 gave a connection. True: GiveBack when it has ended; otherwise
-  // nothing is held for it any more.
-  bool Admit();
+  // accept4 gave a connection of this peer. kIn: GiveBack when it has ended;
+  // otherwise nothing is held for it any more.
+  Verdict Admit(const PeerName& peer);
 
-  void GiveBack();
+  void GiveBack(const PeerName& peer);
   // After that, and after the rest of the connection was given back too.
   void Wake();
 

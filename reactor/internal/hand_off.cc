@@ -53,7 +53,8 @@ class HandOff::Receiver final : public EventSource {
       reactor_.counters().rejected.Add(lost);
       for (size_t i = 0; i < lost; ++i) {
         const AcceptedSocket socket = Record(fds_.size() + i);
-        engine_.ConnectionReleased(reactor_.load(), socket.listener);
+        engine_.ConnectionReleased(reactor_.load(), socket.listener,
+                                   socket.peer);
       }
     }
     if (!got.ok()) {
@@ -216,7 +217,8 @@ void HandOff::DropShare(size_t i) {
   for (const AcceptedSocket& socket : shares_[i]) {
     ::close(socket.fd);
     main_->counters().rejected.Add(1);
-    engine_.ConnectionReleased(reactors_[i]->load(), socket.listener);
+    engine_.ConnectionReleased(reactors_[i]->load(), socket.listener,
+                               socket.peer);
   }
   shares_[i].clear();
 }

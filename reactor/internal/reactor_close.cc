@@ -130,10 +130,11 @@ void ReactorImpl::Release(Connection& c) {
   // The number may be a stranger's from here on.
   ::close(c.fd_);
   const uint16_t listener = c.listener_;
+  const PeerName peer = engine_.sources() != nullptr ? PeerOf(c) : PeerName();
   delete c.active_;
   if (c.flags_ & kFlagPeerBoxed) delete c.peer_box_;
   slab_.Free(&c);
-  engine_.ConnectionReleased(load_, listener);
+  engine_.ConnectionReleased(load_, listener, peer);
 }
 
 void ReactorImpl::BeginStop(CloseReason reason) {

@@ -48,6 +48,24 @@ Connection* ReactorImpl::NewConnection(int fd, uint16_t listener,
   return c;
 }
 
+// What NewConnection was given.
+PeerName ReactorImpl::PeerOf(const Connection& c) {
+  PeerName peer;
+  if (c.flags_ & kFlagPeerUnix) {
+    peer.kind = PeerName::Kind::kUnix;
+  } else if (c.flags_ & kFlagPeerBoxed) {
+    peer.kind = PeerName::Kind::kIpv6;
+    peer.port = c.peer_box_->port;
+    peer.scope_id = c.peer_box_->scope_id;
+    std::memcpy(peer.ip, c.peer_box_->ip, sizeof(peer.ip));
+  } else {
+    peer.kind = PeerName::Kind::kIpv4;
+    peer.port = c.peer4_.port;
+    std::memcpy(peer.ip, &c.peer4_.ip, 4);
+  }
+  return peer;
+}
+
 void ReactorImpl::OpenAccepted(const AcceptedSocket& socket) {
   absl::Status hook;
   const bool stopping = stopping_ || engine_.stop_requested();
@@ -65,7 +83,7 @@ void ReactorImpl::OpenAccepted(const AcceptedSocket& socket) {
   }
   if (c == nullptr) {
     if (!stopping) counters_.rejected.Add(1);
-    engine_.ConnectionReleased(load_, socket.listener);
+    engine_.ConnectionReleased(load_, socket.listener, socket.peer);
     return;
   }
   c->state_ = static_cast<uint8_t>(ConnectionState::kOpen);
@@ -103,7 +121,7 @@ void ReactorImpl::StartDial(const Address& address, const DialOptions& options,
                                     ? absl::UnavailableError("the engine stops")
                                     : StartConnect(address, options);
   if (!fd.ok()) {
-    engine_.ConnectionReleased(load_, kDialed);
+    engine_.ConnectionReleased(load_, kDialed, PeerName());
     DialFailed(std::move(done), fd.status());
     return;
   }
@@ -112,7 +130,7 @@ void ReactorImpl::StartDial(const Address& address, const DialOptions& options,
   Connection* c =
       NewConnection(fd->Release(), kDialed, PeerName::FromSockaddr(peer));
   if (c == nullptr) {
-    engine_.ConnectionReleased(load_, kDialed);
+    engine_.ConnectionReleased(load_, kDialed, PeerName());
     DialFailed(std::move(done),
                absl::ResourceExhaustedError("the reactor is full"));
     return;

@@ -474,6 +474,7 @@ void ReactorImpl::AddTo(EngineStats* stats) const {
   stats->closed += counters_.closed.Get();
   stats->accepted += counters_.accepted.Get();
   stats->rejected += counters_.rejected.Get();
+  stats->rejected_per_source += counters_.rejected_per_source.Get();
   stats->dials_failed += counters_.dials_failed.Get();
   stats->bytes_in += counters_.bytes_in.Get();
   stats->bytes_out += counters_.bytes_out.Get();

@@ -276,6 +276,7 @@ class ReactorImpl final : public Reactor {
   Connection* NewConnection(int fd, uint16_t listener, const PeerName& peer);
   void ApplyLimits(Connection& c);
   void GreetConnection(Connection& c);
+  static PeerName PeerOf(const Connection& c);
   void OnDialEvent(Connection& c);
   void DialFailed(DialDone done, absl::Status status);
 

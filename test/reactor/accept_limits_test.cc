@@ -157,6 +157,7 @@ TEST_P(ListenerLimits, TheOthersAreRejected) {
     others.clear();
     ASSERT_TRUE(server.WaitForNoConnections());
     EXPECT_EQ(server.stats().rejected, round * 2 * kMost);
+    EXPECT_EQ(server.stats().rejected_per_source, 0u);
     EXPECT_EQ(server.stats().opened, round * 3 * kMost);
   }
   EXPECT_EQ(counts_[0].most, kMost);
