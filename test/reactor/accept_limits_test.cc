@@ -210,6 +210,43 @@ TEST_P(ListenerLimits, NobodyIsRejectedWhileThereIsRoom) {
   EXPECT_EQ(server.stats().rejected, 0u);
 }
 
+// Who is rejected by one listener's bound takes no place of the engine's away
+// from another listener, not even for a moment.
+TEST_P(ListenerLimits, TheRejectedTakeNoPlaceFromOthers) {
+  Options options = GetParam().MakeOptions();
+  options.max_connections = 5;
+  options.when_full = WhenFull::kReject;
+  TestServer server(handler_,
+                    {Spec(1, WhenFull::kReject), Spec(0, WhenFull::kWait)},
+                    options);
+  std::vector<Client> one = Fill(server.address(0), 1);
+  std::atomic<bool> over{false};
+  std::atomic<uint64_t> rejected{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 5000 && !over; ++i) {
+        Client client = Client::Connect(server.address(0));
+        EXPECT_FALSE(Served(client));
+        ++rejected;
+      }
+    });
+  }
+  for (int round = 0; round < 30; ++round) {
+    std::vector<Client> clients;
+    for (int i = 0; i < 4; ++i) {
+      clients.push_back(Client::Connect(server.address(1)));
+      EXPECT_TRUE(Served(clients.back())) << "round " << round;
+    }
+    clients.clear();
+    ASSERT_TRUE(WaitUntil([&] { return server.stats().connections == 1; }));
+  }
+  over = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(server.stats().rejected, rejected);
+  EXPECT_EQ(counts_[0].most, 1u);
+}
+
 // Every pair of policies, from many threads: both bounds hold and no place of
 // either is lost.
 TEST_P(ListenerLimits, BothBoundsHoldInAStorm) {
