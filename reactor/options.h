@@ -68,7 +68,8 @@ struct ListenOptions {
   // listen(2)'s backlog. 0 or less: net.core.somaxconn, which also caps it.
   int backlog = 0;
   // Connections of this listener at a time, besides Options::max_connections,
-  // which holds as well. 0: no bound of its own.
+  // which holds as well; if only one of the two waits, it comes first. 0: no
+  // bound of its own.
   size_t max_connections = 0;
   WhenFull when_full = WhenFull::kWait;
   // Connections accepted a second, those that are rejected included; beyond it

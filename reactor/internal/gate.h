@@ -2,7 +2,9 @@
 #ifndef SLUICE_REACTOR_INTERNAL_GATE_H_
 #define SLUICE_REACTOR_INTERNAL_GATE_H_
 
+#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 #include "reactor/internal/accepted_socket.h"
