@@ -61,7 +61,8 @@ bool MoreMayArrive(const Connection& c, const Decoder& decoder, size_t unread,
 //
 // It stops early, with later frames still unread, when a callback returns
 // something else than kNone, has closed the connection, or has paused reading:
-// then OnTraffic is called for the rest when the last pause goes.
+// then OnTraffic is called for the rest when the last pause goes. Each frame is
+// counted as a message (Connection::CountMessages), which may do the last two.
 //
 // on_error(const DecodeFault&) is told of what is no frame. After a final error
 // the connection is closed for CloseReason::kProtocolError (flushing, so that
@@ -91,6 +92,7 @@ Action ForEachFrame(Connection& c, const Decoder& decoder, DecodeState& state,
     const DecodeResult result = decoder.Decode(rest, state);
     rest.remove_prefix(result.consumed);
     if (result.code == DecodeCode::kFrame) {
+      if (!c.CountMessages() && !c.open()) break;  // one too many
       action = internal::CallForAction(on_frame, result.frame);
       continue;
     }

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "reactor/buffer_budget.h"
 #include "reactor/internal/mutex.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -194,8 +195,8 @@ void Buffer::Release() {
   pool->Return(data, std::exchange(capacity_, 0));
 }
 
-BufferPool::BufferPool(size_t keep_bytes)
-    : rep_(std::make_unique<Rep>(keep_bytes)) {}
+BufferPool::BufferPool(size_t keep_bytes, BufferBudget* budget)
+    : rep_(std::make_unique<Rep>(keep_bytes)), budget_(budget) {}
 
 BufferPool::~BufferPool() {
   {
@@ -230,6 +231,7 @@ Buffer BufferPool::Allocate(size_t bytes) {
   if (i == kClasses.size()) {
     const size_t size = RoundUpToPage(bytes);
     char* data = Map(size);
+    if (budget_ != nullptr) budget_->Add(size);
     outstanding_.fetch_add(size, std::memory_order_relaxed);
     return Buffer(this, data, size);
   }
@@ -248,6 +250,7 @@ Buffer BufferPool::Allocate(size_t bytes) {
     list.cold.pop_back();
   }
   SLUICE_UNPOISON(data, size);
+  if (budget_ != nullptr) budget_->Add(size);
   outstanding_.fetch_add(size, std::memory_order_relaxed);
   return Buffer(this, data, size);
 }
@@ -255,6 +258,8 @@ Buffer BufferPool::Allocate(size_t bytes) {
 void BufferPool::Return(char* data, size_t capacity) {
   Rep& rep = *rep_;
   const size_t i = ClassFor(capacity);
+  // First: when the count of the pool is 0 it may die.
+  if (budget_ != nullptr) budget_->Subtract(capacity);
   if (i == kClasses.size()) {
     Unmap(data, capacity);
     // Last: when the count is 0 the pool may die.

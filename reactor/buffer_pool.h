@@ -10,6 +10,7 @@
 
 namespace sluice {
 
+class BufferBudget;
 class BufferPool;
 
 // One block of a pool; gives it back when destroyed. Movable.
@@ -63,8 +64,9 @@ class BufferPool {
       size_t{4} << 10, size_t{16} << 10, size_t{64} << 10, size_t{256} << 10,
       size_t{1} << 20};
 
-  // Trim lowers the free bytes to `keep_bytes`.
-  explicit BufferPool(size_t keep_bytes);
+  // Trim lowers the free bytes to `keep_bytes`. Blocks in use count in
+  // `budget`, if there is one, which must outlive the pool.
+  explicit BufferPool(size_t keep_bytes, BufferBudget* budget = nullptr);
   ~BufferPool();
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
@@ -96,6 +98,7 @@ class BufferPool {
   void Return(char* data, size_t capacity);
 
   std::unique_ptr<Rep> rep_;
+  BufferBudget* const budget_;
   std::atomic<size_t> outstanding_{0};
   std::atomic<size_t> cached_{0};
 };

@@ -14,10 +14,16 @@ std::string_view CloseReasonName(CloseReason reason) {
       return "closed locally";
     case CloseReason::kIdleTimeout:
       return "idle timeout";
+    case CloseReason::kReadTimeout:
+      return "read timeout";
     case CloseReason::kWriteTimeout:
       return "write timeout";
+    case CloseReason::kHandshakeTimeout:
+      return "handshake timeout";
     case CloseReason::kSlowConsumer:
       return "slow consumer";
+    case CloseReason::kMemoryPressure:
+      return "memory pressure";
     case CloseReason::kProtocolError:
       return "protocol error";
     case CloseReason::kHandlerException:

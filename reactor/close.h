@@ -30,8 +30,11 @@ enum class CloseReason : uint8_t {
   kReset,             // the peer's RST, or a write to a peer that is gone
   kLocal,             // Connection::Close, or Action::kClose
   kIdleTimeout,       // no byte in or out for the idle timeout
+  kReadTimeout,       // no byte in for the read timeout
   kWriteTimeout,      // the peer did not take the output in time
+  kHandshakeTimeout,  // Connection::HandshakeDone was not called in time
   kSlowConsumer,      // output above ConnectionLimits::max_outbound
+  kMemoryPressure,    // it held the most while the BufferBudget was exceeded
   kProtocolError,     // a decoder refused the input
   kHandlerException,  // an exception left a callback
   kRateLimit,         // more input than the limit allows
@@ -39,6 +42,8 @@ enum class CloseReason : uint8_t {
   kShutdown,          // Engine::Stop, or Action::kShutdown
   kError,             // any other error of the socket; see error
 };
+inline constexpr size_t kCloseReasons =
+    static_cast<size_t>(CloseReason::kError) + 1;
 
 // "idle timeout", "reset by peer", ...: for logs. Never fails.
 std::string_view CloseReasonName(CloseReason reason);

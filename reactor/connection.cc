@@ -120,13 +120,44 @@ ReadPause Connection::PauseRead() {
 bool Connection::reading() const {
   impl().CheckOnLoop("Connection::reading");
   return internal::StateOf(state_) == internal::ConnectionState::kOpen &&
-         (active_ == nullptr || active_->pauses == 0);
+         (active_ == nullptr ||
+          (active_->pauses == 0 && !active_->rate_paused));
 }
 
 void Connection::SetIdleTimeout(std::chrono::milliseconds timeout) {
   internal::ReactorImpl& reactor = impl();
   reactor.CheckOnLoop("Connection::SetIdleTimeout");
   reactor.SetIdleTimeout(*this, timeout);
+}
+
+absl::Status Connection::SetReadTimeout(std::chrono::milliseconds timeout) {
+  internal::ReactorImpl& reactor = impl();
+  reactor.CheckOnLoop("Connection::SetReadTimeout");
+  return reactor.SetReadTimeout(*this, timeout);
+}
+
+absl::Status Connection::SetWriteTimeout(std::chrono::milliseconds timeout) {
+  internal::ReactorImpl& reactor = impl();
+  reactor.CheckOnLoop("Connection::SetWriteTimeout");
+  return reactor.SetWriteTimeout(*this, timeout);
+}
+
+absl::Status Connection::SetRateLimit(const RateLimit& limit) {
+  internal::ReactorImpl& reactor = impl();
+  reactor.CheckOnLoop("Connection::SetRateLimit");
+  return reactor.SetRateLimit(*this, limit);
+}
+
+void Connection::HandshakeDone() {
+  internal::ReactorImpl& reactor = impl();
+  reactor.CheckOnLoop("Connection::HandshakeDone");
+  reactor.HandshakeDone(*this);
+}
+
+bool Connection::CountMessages(size_t n) {
+  internal::ReactorImpl& reactor = impl();
+  reactor.CheckOnLoop("Connection::CountMessages");
+  return reactor.CountMessages(*this, n);
 }
 
 Address Connection::peer() const {

@@ -22,6 +22,7 @@ namespace sluice {
 
 class Connection;
 class Reactor;
+struct RateLimit;
 
 namespace internal {
 class ConnectionSlab;
@@ -91,11 +92,11 @@ using SentCallback =
 // 64 bytes, one cache line, is all an idle connection costs in user space:
 //
 //   | generation | fd | state | flags | listener | reason | error |
-//   | activity | idle ticks | wheel deadline, next, previous       |
+//   | activity | idle ticks | wheel deadline, next, previous | input |
 //   | peer (IPv4 inline, others aside) | context | active state    |
 //
-// The active state (unread input, unsent output, pauses, close deadlines)
-// exists only while there is something to hold.
+// The active state (unread input, unsent output, pauses, limits of its own,
+// close deadlines) exists only while there is something to hold.
 class alignas(64) Connection {
  public:
   static constexpr size_t kAll = SIZE_MAX;
@@ -162,13 +163,34 @@ class alignas(64) Connection {
   // this callback can still be read; if it is left unread, OnTraffic is called
   // for it again when the last pause goes.
   [[nodiscard]] ReadPause PauseRead();
-  // Open, and no pause holds.
+  // Open, and neither a pause nor the rate limit holds.
   bool reading() const;
+
+  // --- Limits of this connection alone, instead of the engine's
+  // (ConnectionLimits). InvalidArgument: nothing has changed.
 
   // Ends the connection (kIdleTimeout) when no byte came or went for this
   // long; 0 turns it off. Never early, and at most about 0.1 s late. Costs no
   // memory, and traffic only stores the time. Longer than a year counts as one.
   void SetIdleTimeout(std::chrono::milliseconds timeout);
+  // The same for read_timeout and write_timeout, counting from now on. Negative
+  // is InvalidArgument. Costs the active state while it differs from the
+  // engine's.
+  absl::Status SetReadTimeout(std::chrono::milliseconds timeout);
+  absl::Status SetWriteTimeout(std::chrono::milliseconds timeout);
+  // Starts with a full burst; a pause that the limit before has caused ends.
+  // Costs the active state.
+  absl::Status SetRateLimit(const RateLimit& limit);
+
+  // The handshake is over: ConnectionLimits::handshake_timeout no longer holds.
+  void HandshakeDone();
+
+  // Counts `n` messages that arrived against the rate limit; ForEachFrame does
+  // so for each frame. True: go on. False, when the limit allows no further one
+  // now: with kPause, handle those counted and leave the rest unread, OnTraffic
+  // is called for it again; with kClose the connection has ended, because these
+  // were too many. Always true while no limit is set.
+  bool CountMessages(size_t n = 1);
 
   // --- Who and where.
 
@@ -222,6 +244,7 @@ class alignas(64) Connection {
   uint32_t activity_tick_;  // of the wheel, when bytes last came or went
   uint32_t idle_ticks_;     // 0: no idle timeout
   internal::WheelNode wheel_;
+  uint32_t input_tick_;  // when bytes last came or reading began
   union {
     struct {
       uint32_t ip;    // network byte order

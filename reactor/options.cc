@@ -34,6 +34,12 @@ class Checker {
            absl::StrCat("0, or ", least, " to ", most));
     }
   }
+  // NaN is out of every range.
+  void Real(std::string_view field, double value, double least, double most) {
+    if (!(value >= least && value <= most)) {
+      Fail(field, absl::StrCat(value), absl::StrCat(least, " to ", most));
+    }
+  }
   template <typename T>
   void AtLeast(std::string_view field, T value, T least) {
     if (value < least) {
@@ -77,6 +83,30 @@ void CheckPinning(const CpuPinning& pinning, Checker* check) {
   for (int cpu : pinning.cpus) check->AtLeast("pinning.cpus", cpu, 0);
 }
 
+// Of one of the two bounds of a RateLimit.
+void CheckRate(std::string_view rate_name, double rate,
+               std::string_view burst_name, double burst, Checker* check) {
+  if (rate == 0) {
+    if (burst != 0) {
+      check->Fail(burst_name, absl::StrCat(burst),
+                  absl::StrCat("0 while ", internal::ToAbsl(rate_name),
+                               " is 0, no limit"));
+    }
+    return;
+  }
+  check->Real(rate_name, rate, 0.001, 1e9);
+  check->Real(burst_name, burst, 1, 1e15);
+}
+
+void CheckRateLimit(const std::string& prefix, const RateLimit& limit,
+                    Checker* check) {
+  CheckRate(prefix + "bytes_per_second", limit.bytes_per_second,
+            prefix + "byte_burst", limit.byte_burst, check);
+  CheckRate(prefix + "messages_per_second", limit.messages_per_second,
+            prefix + "message_burst", limit.message_burst, check);
+  check->Enum(prefix + "when_over", limit.when_over, WhenOverRate::kClose);
+}
+
 void CheckLimits(const ConnectionLimits& limits, Checker* check) {
   check->AtLeast("limits.max_inbound", limits.max_inbound, size_t{1});
   if (limits.max_outbound != 0 && limits.high_water >= limits.max_outbound) {
@@ -91,6 +121,10 @@ void CheckLimits(const ConnectionLimits& limits, Checker* check) {
   check->Enum("limits.when_overflow", limits.when_overflow,
               WhenOverflow::kRefuse);
   check->Duration("limits.idle_timeout (ms)", limits.idle_timeout, 0);
+  check->Duration("limits.read_timeout (ms)", limits.read_timeout, 0);
+  check->Duration("limits.write_timeout (ms)", limits.write_timeout, 0);
+  check->Duration("limits.handshake_timeout (ms)", limits.handshake_timeout, 0);
+  CheckRateLimit("limits.rate_limit.", limits.rate_limit, check);
   check->Duration("limits.flush_timeout (ms)", limits.flush_timeout, 0);
   check->Duration("limits.linger_timeout (ms)", limits.linger_timeout, 0);
 }
@@ -146,6 +180,12 @@ absl::Status ValidateListenOptions(const ListenOptions& options) {
   return status;
 }
 
+absl::Status ValidateRateLimit(const RateLimit& limit) {
+  Checker check;
+  CheckRateLimit("", limit, &check);
+  return check.status();
+}
+
 absl::Status ValidateSocketOptions(const SocketOptions& options) {
   Checker check;
   if (options.keep_alive) {
@@ -161,6 +201,7 @@ absl::Status ValidateSocketOptions(const SocketOptions& options) {
               INT_MAX);
   check.AtLeast("receive_buffer", options.receive_buffer, 0);
   check.AtLeast("send_buffer", options.send_buffer, 0);
+  check.AtLeast("not_sent_low_water", options.not_sent_low_water, 0);
   if (options.linger) {
     check.Range("linger (s)", int64_t{options.linger->count()}, 0, INT_MAX);
   }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "reactor/address.h"
+#include "reactor/buffer_budget.h"
 
 namespace sluice {
 
@@ -39,6 +41,11 @@ struct SocketOptions {
   // them turns it off for the socket, tcp(7)).
   int receive_buffer = 0;
   int send_buffer = 0;
+  // TCP_NOTSENT_LOWAT in bytes; 0: the kernel's (net.ipv4.tcp_notsent_lowat).
+  // The kernel then takes no more output while so much of what it has is still
+  // unsent: what waits for a slow peer waits here, where it is counted,
+  // bounded and told of (ConnectionLimits), instead of in the kernel's memory.
+  int not_sent_low_water = 0;
   // SO_LINGER in seconds. Unset is right nearly always: the engine flushes by
   // itself. 0 makes every close a reset. With more, close(2) waits inside the
   // loop until the peer has acknowledged (Linux does so on non-blocking sockets
@@ -151,7 +158,39 @@ enum class WhenOverflow : uint8_t {
   kRefuse,  // the write takes nothing and answers ResourceExhausted
 };
 
-// Bounds that hold for every connection. Durations: at most 24 days.
+// What happens to a connection that sends more than its RateLimit.
+enum class WhenOverRate : uint8_t {
+  // Reading stops until the limit allows another byte and message. FIN and RST
+  // are noticed meanwhile; what was left unread is told again (see
+  // Connection::PauseRead).
+  kPause,
+  kClose,  // it ends at once with CloseReason::kRateLimit
+};
+
+// How much a peer may send us: so many a second, and so many at once. Both
+// bounds hold if both are set. Rates: 0 (none) or 0.001 to 1e9; the burst that
+// belongs to a rate: 1 to 1e15.
+//
+// Over any time t no more than burst + rate * t messages are handled, or that
+// many bytes and one read more: a read takes at most byte_burst. Pauses end in
+// steps of 32 ms, so a burst of less than 0.1 s of the rate keeps the peer
+// below its rate.
+//
+// Costs no timer, and memory (the connection's active state) only until a burst
+// could be had again.
+struct RateLimit {
+  double bytes_per_second = 0;
+  double byte_burst = 0;
+  // What a message is, Connection::CountMessages says; ForEachFrame calls it
+  // for each frame.
+  double messages_per_second = 0;
+  double message_burst = 0;
+  WhenOverRate when_over = WhenOverRate::kPause;
+};
+
+// Bounds that hold for every connection, accepted or dialed. Durations: at most
+// 24 days; timeouts end the connection, never early and at most about 0.1 s
+// late, and cost no memory unless it says so.
 struct ConnectionLimits {
   // Unread bytes the engine keeps for a handler that does not consume them.
   // At the bound it stops reading; it goes on when the handler has consumed.
@@ -168,6 +207,16 @@ struct ConnectionLimits {
   // No byte in or out for this long ends the connection. 0: never. The
   // handler may change it for one connection (Connection::SetIdleTimeout).
   std::chrono::milliseconds idle_timeout{0};
+  // No byte came for this long although reading was wanted (no pause of any
+  // kind, max_inbound not reached, no FIN yet): kReadTimeout. 0: never.
+  std::chrono::milliseconds read_timeout{0};
+  // Output waited and the kernel took none of it for this long: kWriteTimeout.
+  // 0: never. Once Close(kFlush) was called flush_timeout takes its place.
+  std::chrono::milliseconds write_timeout{0};
+  // From OnOpen until Connection::HandshakeDone: kHandshakeTimeout. 0: never.
+  // Costs the connection's active state until then.
+  std::chrono::milliseconds handshake_timeout{0};
+  RateLimit rate_limit;
   // CloseMode::kFlush: how long the peer may take to read what is queued.
   std::chrono::milliseconds flush_timeout{10'000};
   // CloseMode::kFlush, after our FIN: how long, and for how many bytes, input
@@ -205,6 +254,9 @@ struct Options {
   // dialed connections do not count.
   size_t max_connections_per_source = 0;
   ConnectionLimits limits;
+  // A bound for what all connections buffer together; engines that share it
+  // are bounded together. Unset: none.
+  std::shared_ptr<BufferBudget> buffer_budget;
 
   // Bytes read at once; one such buffer a reactor. 1 KiB to 16 MiB.
   size_t read_buffer = size_t{64} << 10;
@@ -233,6 +285,9 @@ absl::Status ValidateOptions(const Options& options);
 // do it themselves.
 absl::Status ValidateListenOptions(const ListenOptions& options);
 absl::Status ValidateSocketOptions(const SocketOptions& options);
+
+// The same for a rate limit; fields are named as in RateLimit.
+absl::Status ValidateRateLimit(const RateLimit& limit);
 
 // For Engine::Dial.
 struct DialOptions {

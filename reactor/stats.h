@@ -2,8 +2,11 @@
 #ifndef SLUICE_REACTOR_STATS_H_
 #define SLUICE_REACTOR_STATS_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+
+#include "reactor/close.h"
 
 namespace sluice {
 
@@ -18,6 +21,11 @@ struct EngineStats {
   uint64_t rejected = 0;   // closed without OnOpen: a bound, or after_accept
   uint64_t rejected_per_source = 0;  // ... by max_connections_per_source
   uint64_t dials_failed = 0;
+  // `closed`, by what OnClose was told.
+  std::array<uint64_t, kCloseReasons> closed_by_reason = {};
+  uint64_t closed_for(CloseReason reason) const {
+    return closed_by_reason[static_cast<size_t>(reason)];
+  }
 
   // Traffic, bytes taken from and given to the kernel.
   uint64_t bytes_in = 0;
@@ -30,6 +38,10 @@ struct EngineStats {
   uint64_t handler_exceptions = 0;
   uint64_t posts_dropped = 0;  // for a connection that was gone
   uint64_t stale_events = 0;   // events of a connection already closed
+
+  // Times that reading was held back.
+  uint64_t rate_paused = 0;     // by a RateLimit
+  uint64_t readers_paused = 0;  // by the BufferBudget
 
   // Memory, bytes.
   size_t buffers_outstanding = 0;  // in use by connections

@@ -15,6 +15,8 @@
 #include "reactor/engine.h"
 #include "reactor/internal/in_buffer.h"
 #include "reactor/internal/out_queue.h"
+#include "reactor/internal/rate_bucket.h"
+#include "reactor/options.h"
 
 namespace sluice::internal {
 
@@ -43,12 +45,15 @@ enum ConnectionFlag : uint8_t {
   kFlagReadyAgain = 1 << 7,     // in ReactorImpl::ready_again_
 };
 
-// What epoll is told about a connection.
+// What epoll is told about a connection, and one thing that it is not told.
 enum Interest : uint8_t {
   kInterestRead = 1 << 0,
   kInterestWrite = 1 << 1,
   kInterestHangup = 1 << 2,
   kInterestEdge = 1 << 3,
+  // Reading is held back by the BufferBudget. Here and not in the active state:
+  // this is no time to allocate one for each connection.
+  kInterestHeldBack = 1 << 4,
 };
 
 inline uint32_t EpollEvents(uint8_t interest) {
@@ -81,6 +86,19 @@ struct OutputWatch {
   bool empty() const { return marks.empty() && source == ConnectionRef(); }
 };
 
+// Bounds that a connection may have of its own.
+struct Bounds {
+  uint32_t read_ticks = 0;  // 0: never
+  uint32_t write_ticks = 0;
+  RateLimit bytes;  // bounds of input
+  RateLimit messages;
+  size_t read_most = SIZE_MAX;  // bytes at once
+  WhenOverRate when_over = WhenOverRate::kPause;
+
+  void SetRate(const sluice::RateLimit& limit);
+  bool rate_limited() const { return bytes.limited() || messages.limited(); }
+};
+
 struct ActiveState {
   InBuffer in;
   OutQueue out;
@@ -94,9 +112,22 @@ struct ActiveState {
   bool tell_again = false;   // input waits since the last pause went
   bool group_waits = false;  // a broadcast, for the output to have left
 
+  bool rate_paused = false;  // the limit allows no more input now
+  bool listed = false;       // in ReactorImpl's list of those with buffers
+  uint32_t listed_next = 0;  // slots; 0: none
+  uint32_t listed_previous = 0;
+  uint32_t output_tick = 0;  // when output began to wait or last left
+  uint32_t handshake = 0;    // tick at which it must be over; 0: it is
+  RateBucket bytes;          // both zero when full
+  RateBucket messages;
+  std::unique_ptr<Bounds> own;
+
+  // Something was charged that has not run in again.
+  bool charged() const { return (bytes.full_at | messages.full_at) != 0; }
   bool idle() const {
     return in.size() == 0 && out.empty() && pauses == 0 && deadline == 0 &&
-           unsent == 0 && dial == nullptr && watch == nullptr && !above_high;
+           unsent == 0 && dial == nullptr && watch == nullptr && !above_high &&
+           !rate_paused && handshake == 0 && !charged() && own == nullptr;
   }
 };
 

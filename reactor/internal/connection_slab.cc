@@ -99,6 +99,7 @@ Connection* ConnectionSlab::Allocate(uint32_t generation) {
   connection->error_ = 0;
   connection->activity_tick_ = 0;
   connection->idle_ticks_ = 0;
+  connection->input_tick_ = 0;
   connection->wheel_ = WheelNode{};
   connection->peer_box_ = nullptr;
   connection->context_ = nullptr;

@@ -2,8 +2,11 @@
 #ifndef SLUICE_REACTOR_INTERNAL_COUNTERS_H_
 #define SLUICE_REACTOR_INTERNAL_COUNTERS_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+
+#include "reactor/close.h"
 
 namespace sluice::internal {
 
@@ -38,6 +41,9 @@ struct alignas(64) Counters {
   Counter handler_exceptions;
   Counter posts_dropped;
   Counter stale_events;
+  Counter rate_paused;
+  Counter readers_paused;
+  std::array<Counter, kCloseReasons> closed_by_reason;
   Counter turns;
   Counter timers;
 };

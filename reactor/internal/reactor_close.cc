@@ -108,6 +108,7 @@ void ReactorImpl::RunOnClose(Connection& c) {
       info.unsent_bytes = c.active_->unsent + c.active_->out.bytes();
     }
     counters_.closed.Add(1);
+    counters_.closed_by_reason[static_cast<size_t>(c.reason_)].Add(1);
     Guard("OnClose", [&] { handler_.OnClose(c, info); });
   } else if (c.active_ != nullptr && c.active_->dial != nullptr) {
     std::unique_ptr<DialState> dial = std::move(c.active_->dial);
@@ -131,6 +132,7 @@ void ReactorImpl::Release(Connection& c) {
   ::close(c.fd_);
   const uint16_t listener = c.listener_;
   const PeerName peer = engine_.sources() != nullptr ? PeerOf(c) : PeerName();
+  if (c.active_ != nullptr && c.active_->listed) Unlist(c);
   delete c.active_;
   if (c.flags_ & kFlagPeerBoxed) delete c.peer_box_;
   slab_.Free(&c);

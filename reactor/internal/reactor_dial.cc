@@ -44,7 +44,6 @@ Connection* ReactorImpl::NewConnection(int fd, uint16_t listener,
       c->flags_ |= kFlagPeerUnix;
       break;
   }
-  c->activity_tick_ = tick_;
   return c;
 }
 
@@ -102,15 +101,13 @@ void ReactorImpl::OpenAccepted(const AcceptedSocket& socket) {
   GreetConnection(*c);
 }
 
-void ReactorImpl::ApplyLimits(Connection& c) {
-  if (options_.limits.idle_timeout.count() > 0) {
-    SetIdleTimeout(c, options_.limits.idle_timeout);
-  }
-}
-
 void ReactorImpl::GreetConnection(Connection& c) {
   c.flags_ |= kFlagOpened;
   counters_.opened.Add(1);
+  // Unless it was done before, in a dial's callback.
+  if (c.active_ != nullptr && c.active_->handshake != 0) {
+    c.active_->handshake = TickAfter(options_.limits.handshake_timeout);
+  }
   RunCallback(c, [this, &c] { return handler_.OnOpen(c); });
 }
 
@@ -163,7 +160,7 @@ void ReactorImpl::OnDialEvent(Connection& c) {
   std::unique_ptr<DialState> dial = std::move(c.active_->dial);
   c.active_->deadline = 0;
   wheel_.Cancel(slab_.SlotOf(c));
-  c.activity_tick_ = tick_;
+  c.armed_ = 0;  // what is asked for from here on waits from here on
 
   absl::Status hook;
   if (dial->after_connect &&

@@ -51,20 +51,28 @@ ReactorImpl::ReactorImpl(EngineImpl& engine, int index, size_t max_connections)
       mailbox_(Mailbox::Acquire()),
       wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       wheel_(/*now=*/1, FindNode, this),
-      pool_(options_.pool_keep_bytes),
+      pool_(options_.pool_keep_bytes, options_.buffer_budget.get()),
       epoch_(CoarseNow()),
       high_water_(HighWaterOf(options_.limits)),
-      low_water_(LowWaterOf(options_.limits)) {
+      low_water_(LowWaterOf(options_.limits)),
+      bounds_(BoundsFrom(options_.limits)),
+      rate_limited_(bounds_.rate_limited()),
+      budget_(options_.buffer_budget.get()),
+      tracking_(budget_ != nullptr &&
+                budget_->when_over() == WhenOverBudget::kCloseWorst) {
   if (!wake_fd_) {
     init_status_ = ErrnoStatus(errno, "eventfd for a reactor");
   } else if (max_connections > 0) {
     init_status_ = slab_.Reserve(this, max_connections);
   }
   if (init_status_.ok()) mailbox_->Open(wake_fd_.get(), &slab_);
+  // A main reactor of its own thread has no connections.
+  if (budget_ != nullptr && index_ >= 0) budget_->Join(this);
 }
 
 ReactorImpl::~ReactorImpl() {
   SLUICE_CHECK(slab_.live() == 0, "a reactor ended with connections open");
+  if (budget_ != nullptr) budget_->Leave(this);
   mailbox_->Close();
   Mailbox::GiveBack(mailbox_);
 }
@@ -161,6 +169,7 @@ void ReactorImpl::Turn() {
   RunTasks();
   if (!shards_.empty()) RunShards();
   if (!dirty_.empty()) FlushDirty();
+  if (budget_ != nullptr) MindBudget();
   if (stopping_) StopSome();
   if (!marked_.empty()) CloseMarked();
   if (!graveyard_.empty()) ReleaseClosed();
@@ -176,7 +185,8 @@ void ReactorImpl::Turn() {
 
 int64_t ReactorImpl::WaitTimeout() {
   if (mailbox_->HasMail() || !dirty_.empty() || !marked_.empty() ||
-      !ready_again_.empty() || (stopping_ && !stop_walk_done_) || ShardsDue()) {
+      !ready_again_.empty() || (!held_back_.empty() && !readers_wait()) ||
+      (!shards_.empty() && ShardsDue()) || (stopping_ && !stop_walk_done_)) {
     return 0;
   }
   int64_t wait = INT64_MAX;
@@ -309,7 +319,7 @@ uint32_t ReactorImpl::TickAfter(std::chrono::milliseconds time) {
 
 // Rounded up, and two more: one for the part of the present tick that has
 // passed, one for the coarse clock. Late, never early.
-uint32_t ReactorImpl::TicksFor(std::chrono::milliseconds time) const {
+uint32_t ReactorImpl::TicksFor(std::chrono::milliseconds time) {
   const int64_t ticks =
       (std::min<int64_t>(time.count(), int64_t{kMaxTicks} * 32) * 1'000'000 +
        kTickNanos - 1) /
@@ -343,50 +353,6 @@ void ReactorImpl::ArmWheel() {
 
 WheelNode& ReactorImpl::FindNode(void* self, uint32_t slot) {
   return static_cast<ReactorImpl*>(self)->slab_.At(slot)->wheel_;
-}
-
-void ReactorImpl::Schedule(Connection& c) {
-  uint32_t due = TimerWheel::kNever;
-  if (c.active_ != nullptr && c.active_->deadline != 0) {
-    due = c.active_->deadline;
-  } else if (c.idle_ticks_ != 0) {
-    due = c.activity_tick_ + c.idle_ticks_;
-  }
-  // A node that stands earlier is looked at then and put in again: traffic
-  // never touches the wheel.
-  if (due == TimerWheel::kNever ||
-      (c.wheel_.deadline != 0 &&
-       static_cast<int32_t>(due - c.wheel_.deadline) >= 0)) {
-    return;
-  }
-  wheel_.Set(slab_.SlotOf(c), due);
-  wheel_changed_ = true;
-}
-
-void ReactorImpl::OnDeadline(Connection& c) {
-  const ConnectionState state = StateOf(c.state_);
-  if (state == ConnectionState::kOpen) {
-    if (c.idle_ticks_ != 0 && Reached(c.activity_tick_ + c.idle_ticks_)) {
-      MarkForClose(c, CloseReason::kIdleTimeout, 0);
-      return;
-    }
-  } else if (c.active_ != nullptr && Reached(c.active_->deadline)) {
-    if (state == ConnectionState::kFlushing) {
-      c.reason_ = CloseReason::kWriteTimeout;  // not kLocal: bytes are lost
-    }
-    MarkForClose(c, CloseReason::kNone,
-                 state == ConnectionState::kLingering ? 0 : ETIMEDOUT);
-    return;
-  }
-  Schedule(c);
-}
-
-void ReactorImpl::SetIdleTimeout(Connection& c,
-                                 std::chrono::milliseconds timeout) {
-  c.idle_ticks_ = timeout.count() > 0 ? TicksFor(timeout) : 0;
-  RefreshTick();
-  c.activity_tick_ = tick_;
-  if (StateOf(c.state_) <= ConnectionState::kOpen) Schedule(c);
 }
 
 TimerId ReactorImpl::RunAfter(std::chrono::nanoseconds delay, Task task) {
@@ -472,6 +438,9 @@ void ReactorImpl::AddTo(EngineStats* stats) const {
   stats->connections += connections();
   stats->opened += counters_.opened.Get();
   stats->closed += counters_.closed.Get();
+  for (size_t i = 0; i < kCloseReasons; ++i) {
+    stats->closed_by_reason[i] += counters_.closed_by_reason[i].Get();
+  }
   stats->accepted += counters_.accepted.Get();
   stats->rejected += counters_.rejected.Get();
   stats->rejected_per_source += counters_.rejected_per_source.Get();
@@ -484,6 +453,8 @@ void ReactorImpl::AddTo(EngineStats* stats) const {
   stats->handler_exceptions += counters_.handler_exceptions.Get();
   stats->posts_dropped += counters_.posts_dropped.Get();
   stats->stale_events += counters_.stale_events.Get();
+  stats->rate_paused += counters_.rate_paused.Get();
+  stats->readers_paused += counters_.readers_paused.Get();
   stats->buffers_outstanding += pool_.outstanding_bytes();
   stats->buffers_cached += pool_.cached_bytes();
   stats->turns += counters_.turns.Get();

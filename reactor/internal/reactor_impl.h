@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -17,6 +18,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "reactor/buffer_budget.h"
 #include "reactor/buffer_pool.h"
 #include "reactor/connection.h"
 #include "reactor/engine.h"
@@ -46,6 +48,9 @@ class EngineImpl;
 //   reactor_tell.cc   what a handler is told besides traffic
 //   reactor_share.cc  output that connections share: payloads, broadcasts
 //   reactor_dial.cc   connections in the making: accepted, dialed
+//   reactor_limits.cc deadlines of connections
+//   reactor_rate.cc   how much a peer may send
+//   reactor_memory.cc the BufferBudget
 // Thread: all on the loop's thread, except where marked [any] and the
 //   constructor.
 class ReactorImpl final : public Reactor {
@@ -109,6 +114,14 @@ class ReactorImpl final : public Reactor {
   void Pause(Connection& c);
   void Unpause(Connection& c);
   void SetIdleTimeout(Connection& c, std::chrono::milliseconds timeout);
+  absl::Status SetReadTimeout(Connection& c, std::chrono::milliseconds timeout);
+  absl::Status SetWriteTimeout(Connection& c,
+                               std::chrono::milliseconds timeout);
+  absl::Status SetRateLimit(Connection& c, const sluice::RateLimit& limit);
+  void HandshakeDone(Connection& c);
+  bool CountMessages(Connection& c, size_t n) {
+    return !rate_limited_ || ChargeMessages(c, n);
+  }
   void Wake(Connection& c);
   // Runs `function` as a callback of this connection.
   void RunFor(Connection& c, absl::FunctionRef<void(Connection&)> function);
@@ -218,9 +231,7 @@ class ReactorImpl final : public Reactor {
   bool Reached(uint32_t tick) const {  // ticks wrap round
     return static_cast<int32_t>(tick_ - tick) >= 0;
   }
-  uint32_t TicksFor(std::chrono::milliseconds time) const;
-  void OnDeadline(Connection& c);
-  void Schedule(Connection& c);
+  static uint32_t TicksFor(std::chrono::milliseconds time);
   bool Finished() const;
   static WheelNode& FindNode(void* self, uint32_t slot);
   [[noreturn]] void DieOffLoop(const char* method) const;
@@ -251,6 +262,51 @@ class ReactorImpl final : public Reactor {
   ActiveState& Activate(Connection& c);
   bool ReadingWanted(const Connection& c) const;
 
+  // reactor_limits.cc
+  struct Due {
+    int32_t left = INT32_MAX;  // ticks; 0 or less: now. INT32_MAX: nothing is
+    CloseReason reason = CloseReason::kNone;  // what it ends the connection for
+  };
+  Due NextDue(const Connection& c) const;
+  void Schedule(Connection& c);
+  void OnDeadline(Connection& c);
+  bool InputWaits(const Connection& c) const;
+  void WaitBegins(Connection& c, uint8_t interest);
+  void ApplyLimits(Connection& c);
+  static Bounds BoundsFrom(const ConnectionLimits& limits);
+  const Bounds& BoundsOf(const Connection& c) const {
+    return c.active_ != nullptr && c.active_->own != nullptr ? *c.active_->own
+                                                             : bounds_;
+  }
+  absl::Status SetOwn(Connection& c, const char* name,
+                      std::chrono::milliseconds timeout,
+                      uint32_t Bounds::*ticks);
+  void CloseForLimit(Connection& c, CloseReason reason,
+                     const std::string& detail);
+
+  // reactor_rate.cc
+  bool ChargeInput(Connection& c, size_t bytes);
+  bool ChargeMessages(Connection& c, size_t n);
+  void CloseOverRate(Connection& c, const RateLimit& limit, const char* unit);
+  int64_t RateWait(const Connection& c, int64_t now) const;
+  uint32_t RateTick(const Connection& c) const;
+  void PauseForRate(Connection& c);
+  void EndRatePause(Connection& c);
+  void LookAtRate(Connection& c);
+
+  // reactor_memory.cc; with a budget
+  bool readers_wait() const {
+    return budget_ != nullptr && !tracking_ && budget_->exceeded();
+  }
+  void MindBudget();
+  void HoldBack(Connection& c);
+  void ReadHeldBack();
+  void CloseWorst();
+  void CloseForMemory(Connection& c);
+  static void DropOutput(ActiveState& active);
+  void Track(Connection& c);
+  void Unlist(Connection& c);
+
   // reactor_tell.cc; of a connection with an active state
   bool HasNews(const Connection& c) const;
   void TellNews(Connection& c);
@@ -274,7 +330,6 @@ class ReactorImpl final : public Reactor {
 
   // reactor_dial.cc
   Connection* NewConnection(int fd, uint16_t listener, const PeerName& peer);
-  void ApplyLimits(Connection& c);
   void GreetConnection(Connection& c);
   static PeerName PeerOf(const Connection& c);
   void OnDialEvent(Connection& c);
@@ -316,6 +371,17 @@ class ReactorImpl final : public Reactor {
   // ConnectionLimits::high_water and low_water.
   const size_t high_water_;
   const size_t low_water_;
+  // The other limits, and whether any connection has a RateLimit.
+  const Bounds bounds_;
+  bool rate_limited_;
+
+  BufferBudget* const budget_;
+  // With WhenOverBudget::kCloseWorst: those that have buffers; a slot, 0: none.
+  const bool tracking_;
+  uint32_t listed_ = 0;
+  // Keys of those held back by the budget.
+  std::vector<uint64_t> held_back_;
+  size_t held_back_done_ = 0;  // of them: read again
 
   // Output of that connection, sent when its callback returns.
   std::unique_ptr<char[]> cork_;

@@ -36,8 +36,9 @@ bool ReactorImpl::ReadingWanted(const Connection& c) const {
   if (c.flags_ & kFlagFinSeen) return false;
   switch (StateOf(c.state_)) {
     case ConnectionState::kOpen:
+      if (c.armed_ & kInterestHeldBack) return false;
       return c.active_ == nullptr ||
-             (c.active_->pauses == 0 &&
+             (c.active_->pauses == 0 && !c.active_->rate_paused &&
               c.active_->in.size() < options_.limits.max_inbound);
     case ConnectionState::kFlushing:
     case ConnectionState::kLingering:
@@ -48,16 +49,16 @@ bool ReactorImpl::ReadingWanted(const Connection& c) const {
 }
 
 uint8_t ReactorImpl::WantedInterest(const Connection& c) const {
-  uint8_t wanted = 0;
+  uint8_t wanted = c.armed_ & kInterestHeldBack;
   if (ReadingWanted(c)) {
-    wanted = kInterestRead;
+    wanted |= kInterestRead;
     if (options_.trigger == Trigger::kEdge) {
       wanted |= kInterestEdge | kInterestHangup;
     }
   } else {
     // Errors and hang-ups are told even when nothing is asked for, and told
     // again for ever unless edge-triggered.
-    wanted = kInterestEdge;
+    wanted |= kInterestEdge;
     if (!(c.flags_ & kFlagFinSeen)) wanted |= kInterestHangup;
   }
   if (c.active_ != nullptr && !c.active_->out.empty()) {
@@ -70,8 +71,10 @@ void ReactorImpl::UpdateInterest(Connection& c) {
   const uint8_t wanted = WantedInterest(c);
   if (wanted == c.armed_) [[likely]]
     return;
+  const auto begun = static_cast<uint8_t>(wanted & ~c.armed_);
   c.armed_ = wanted;
   poller_.Modify(c.fd_, EpollEvents(wanted), KeyOf(c));
+  if (begun & (kInterestRead | kInterestWrite)) WaitBegins(c, begun);
 }
 
 ActiveState& ReactorImpl::Activate(Connection& c) {
@@ -80,6 +83,7 @@ ActiveState& ReactorImpl::Activate(Connection& c) {
 }
 
 void ReactorImpl::MarkDirty(Connection& c) {
+  if (tracking_ && c.active_ != nullptr) Track(c);
   if (c.flags_ & kFlagDirty) return;
   c.flags_ |= kFlagDirty;
   dirty_.push_back(KeyOf(c));
@@ -91,6 +95,8 @@ void ReactorImpl::Settle(Connection& c) {
   if (StateOf(c.state_) >= ConnectionState::kMarked) return;
   if (c.active_ != nullptr) {
     c.active_->in.Trim();
+    if (c.active_->charged() || c.active_->rate_paused) LookAtRate(c);
+    if (tracking_) Track(c);
     if (c.active_->idle()) {
       delete c.active_;
       c.active_ = nullptr;
@@ -139,6 +145,10 @@ void ReactorImpl::ReadForHandler(Connection& c, bool end_expected) {
   const bool edge = options_.trigger == Trigger::kEdge;
   size_t budget = edge ? options_.edge_chunk : SIZE_MAX;
   for (;;) {
+    if (readers_wait()) [[unlikely]] {
+      HoldBack(c);
+      return;
+    }
     // Behind what the handler has left there, or into the shared buffer.
     std::span<char> room;
     const bool behind = c.active_ != nullptr && c.active_->in.size() > 0;
@@ -156,6 +166,8 @@ void ReactorImpl::ReadForHandler(Connection& c, bool end_expected) {
               std::min(options_.read_buffer, options_.limits.max_inbound)};
     }
     room = room.first(std::min(room.size(), budget));
+    if (rate_limited_) [[unlikely]]
+      room = room.first(std::min(room.size(), BoundsOf(c).read_most));
 
     const ssize_t n = ::recv(c.fd_, room.data(), room.size(), 0);
     if (n < 0) {
@@ -169,7 +181,9 @@ void ReactorImpl::ReadForHandler(Connection& c, bool end_expected) {
     }
     const size_t bytes = static_cast<size_t>(n);
     counters_.bytes_in.Add(bytes);
-    c.activity_tick_ = tick_;
+    c.activity_tick_ = c.input_tick_ = tick_;
+    if (rate_limited_ && !ChargeInput(c, bytes)) [[unlikely]]
+      return;
     if (behind) {
       c.active_->in.Filled(bytes);
     } else {
@@ -246,8 +260,12 @@ void ReactorImpl::OnHangupUnread(Connection& c, uint32_t events) {
     }
     return;
   }
-  // FIN counts once no byte is left before it; else it is found when reading
-  // resumes.
+  // FIN counts once no byte is left before it, nor anything that the rate limit
+  // has kept from being handled; else it is found when reading resumes.
+  if (c.active_ != nullptr && c.active_->rate_paused &&
+      c.active_->in.size() > 0) {
+    return;
+  }
   char byte;
   const ssize_t n = ::recv(c.fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   if (n == 0) {
@@ -397,7 +415,10 @@ absl::Status ReactorImpl::CheckWrite(Connection& c, size_t total) {
   const size_t queued = Outbound(c);
   if (limit != 0 && (total > limit || queued > limit - total)) {
     if (options_.limits.when_overflow == WhenOverflow::kClose) {
-      Close(c, CloseMode::kNow, CloseReason::kSlowConsumer);
+      CloseForLimit(c, CloseReason::kSlowConsumer,
+                    std::to_string(total) +
+                        " bytes more to write, max_outbound is " +
+                        std::to_string(limit));
     }
     return absl::ResourceExhaustedError(
         std::to_string(total) + " bytes on top of " + std::to_string(queued) +
@@ -459,8 +480,11 @@ ssize_t ReactorImpl::Send(Connection& c, std::span<iovec> pieces) {
   if (n > 0) {
     counters_.bytes_out.Add(static_cast<uint64_t>(n));
     c.activity_tick_ = tick_;
-    if (c.active_ != nullptr && c.active_->watch != nullptr) {
-      c.active_->watch->taken += static_cast<uint64_t>(n);
+    if (c.active_ != nullptr) {
+      c.active_->output_tick = tick_;
+      if (c.active_->watch != nullptr) {
+        c.active_->watch->taken += static_cast<uint64_t>(n);
+      }
     }
     return n;
   }
@@ -534,7 +558,8 @@ void ReactorImpl::SendQueue(Connection& c) {
     out.Consume(sent);
     if (sent < offered) return;
     if (sent >= budget) {
-      c.armed_ = 0;  // ask again, whatever the trigger
+      // Ask again, whatever the trigger.
+      if (!out.empty()) c.armed_ &= static_cast<uint8_t>(~kInterestWrite);
       return;
     }
     budget -= sent;
@@ -560,6 +585,7 @@ void ReactorImpl::AfterOutput(Connection& c) {
 }
 
 void ReactorImpl::FlushDirty() {
+  RefreshTick();  // a task may have been slow
   for (size_t i = 0; i < kFlushesPerTurn && dirty_done_ < dirty_.size(); ++i) {
     Connection* c = FindKey(dirty_[dirty_done_++]);
     if (c == nullptr) continue;

@@ -19,7 +19,7 @@ bool ReactorImpl::HasNews(const Connection& c) const {
   if (StateOf(c.state_) != ConnectionState::kOpen) return false;
   const size_t bytes = active.out.bytes();
   return (active.above_high ? bytes <= low_water_ : bytes > high_water_) ||
-         (active.tell_again && active.pauses == 0);
+         (active.tell_again && active.pauses == 0 && !active.rate_paused);
 }
 
 void ReactorImpl::TellNews(Connection& c) {

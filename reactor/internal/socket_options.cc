@@ -71,6 +71,10 @@ absl::Status ApplySocketOptions(int fd, Address::Family family,
     set.Int(IPPROTO_TCP, TCP_USER_TIMEOUT,
             static_cast<int>(options.user_timeout.count()), "TCP_USER_TIMEOUT");
   }
+  if (options.not_sent_low_water > 0) {
+    set.Int(IPPROTO_TCP, TCP_NOTSENT_LOWAT, options.not_sent_low_water,
+            "TCP_NOTSENT_LOWAT");
+  }
   if (!options.bind_to_device.empty()) {
     set.Raw(SOL_SOCKET, SO_BINDTODEVICE, options.bind_to_device.data(),
             options.bind_to_device.size(), "SO_BINDTODEVICE",

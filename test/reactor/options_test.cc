@@ -93,6 +93,12 @@ TEST(OptionsTest, Durations) {
   expect([](Options& o) -> milliseconds& { return o.tick; }, "tick");
   expect([](Options& o) -> milliseconds& { return o.limits.idle_timeout; },
          "limits.idle_timeout");
+  expect([](Options& o) -> milliseconds& { return o.limits.read_timeout; },
+         "limits.read_timeout");
+  expect([](Options& o) -> milliseconds& { return o.limits.write_timeout; },
+         "limits.write_timeout");
+  expect([](Options& o) -> milliseconds& { return o.limits.handshake_timeout; },
+         "limits.handshake_timeout");
   expect([](Options& o) -> milliseconds& { return o.limits.flush_timeout; },
          "limits.flush_timeout");
   expect([](Options& o) -> milliseconds& { return o.limits.linger_timeout; },
@@ -152,6 +158,8 @@ TEST(OptionsTest, SocketOptionBounds) {
             "receive_buffer is -1: must be at least 0");
   EXPECT_EQ(SocketError([](SocketOptions& o) { o.send_buffer = -1; }),
             "send_buffer is -1: must be at least 0");
+  EXPECT_EQ(SocketError([](SocketOptions& o) { o.not_sent_low_water = -1; }),
+            "not_sent_low_water is -1: must be at least 0");
   EXPECT_EQ(SocketError([](SocketOptions& o) { o.linger = seconds(0); }), "");
   EXPECT_EQ(SocketError([](SocketOptions& o) { o.linger = seconds(-1); }),
             "linger (s) is -1: must be 0 to 2147483647");

@@ -281,6 +281,7 @@ TEST(SocketOptionsTest, AllAreSetAndInherited) {
   ListenOptions options;
   options.socket.keep_alive = KeepAlive{seconds(11), seconds(7), 3};
   options.socket.user_timeout = milliseconds(12345);
+  options.socket.not_sent_low_water = 54321;
   options.socket.receive_buffer = 20000;
   options.socket.send_buffer = 30000;
   options.socket.linger = seconds(5);
@@ -297,6 +298,7 @@ TEST(SocketOptionsTest, AllAreSetAndInherited) {
     EXPECT_EQ(GetInt(fd, IPPROTO_TCP, TCP_KEEPINTVL), 7);
     EXPECT_EQ(GetInt(fd, IPPROTO_TCP, TCP_KEEPCNT), 3);
     EXPECT_EQ(GetInt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 12345);
+    EXPECT_EQ(GetInt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT), 54321);
     // The kernel doubles both, for its own bookkeeping.
     EXPECT_EQ(GetInt(fd, SOL_SOCKET, SO_RCVBUF), 40000);
     EXPECT_EQ(GetInt(fd, SOL_SOCKET, SO_SNDBUF), 60000);
@@ -320,6 +322,8 @@ TEST(SocketOptionsTest, DefaultsLeaveTheRestAlone) {
               GetInt(plain.get(), SOL_SOCKET, option));
   }
   EXPECT_EQ(GetInt(fd.get(), IPPROTO_TCP, TCP_NODELAY), 0);
+  EXPECT_EQ(GetInt(fd.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT),
+            GetInt(plain.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT));
 }
 
 TEST(SocketOptionsTest, TcpOptionsAreLeftOutOnUnix) {
@@ -327,6 +331,7 @@ TEST(SocketOptionsTest, TcpOptionsAreLeftOutOnUnix) {
   SocketOptions options;
   options.keep_alive = KeepAlive{};
   options.user_timeout = milliseconds(1);
+  options.not_sent_low_water = 1;
   options.bind_to_device = "no-such-if";
   EXPECT_EQ(ApplySocketOptions(fd.get(), Address::Family::kUnix, options),
             absl::OkStatus());
