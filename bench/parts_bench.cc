@@ -13,6 +13,7 @@
 
 #include "benchmark/benchmark.h"
 #include "reactor/buffer_pool.h"
+#include "reactor/internal/clock.h"
 #include "reactor/internal/connection_slab.h"
 #include "reactor/internal/load_balancer.h"
 #include "reactor/internal/mailbox.h"
@@ -56,6 +57,81 @@ void WheelRefresh(benchmark::State& state) {
   }
 }
 BENCHMARK(WheelRefresh)->Arg(1'000)->Arg(100'000)->Arg(1'000'000);
+
+// What idle and read timeouts cost. Of a record, what the loop touches.
+struct alignas(64) Record {
+  uint32_t generation = 1;
+  uint32_t activity_tick = 0;
+  uint32_t input_tick = 0;
+  uint32_t idle_ticks = 0;
+  WheelNode wheel;
+};
+WheelNode& FindRecordNode(void* records, uint32_t slot) {
+  return (*static_cast<std::vector<Record>*>(records))[slot].wheel;
+}
+
+// A message to one of so many connections, all with a deadline in the wheel.
+// The loop has the record before it in any case; with refresh 1 it also does
+// what it does for timeouts: it reads the coarse clock and stores the tick.
+// What that costs is the difference of the two.
+void TrafficRefresh(benchmark::State& state) {
+  const auto count = static_cast<uint32_t>(state.range(0));
+  const bool refresh = state.range(1) != 0;
+  std::vector<Record> records(count + 1);
+  TimerWheel wheel(1, &FindRecordNode, &records);
+  constexpr uint32_t kIdleTicks = 60'000 / 32;
+  for (uint32_t slot = 1; slot <= count; ++slot) {
+    wheel.Set(slot, 1 + slot % kIdleTicks);
+  }
+  const std::vector<uint32_t> order = Shuffled(count);
+  const int64_t epoch = CoarseNow();
+  uint64_t ticks = 1;
+  size_t i = 0;
+  for (auto _ : state) {
+    Record& record = records[order[i]];
+    if (++i == count) i = 0;
+    benchmark::DoNotOptimize(record.generation);
+    if (refresh) {
+      ticks = std::max(
+          ticks, 1 + static_cast<uint64_t>((CoarseNow() - epoch) / 32'000'000));
+      record.activity_tick = record.input_tick = static_cast<uint32_t>(ticks);
+    }
+    benchmark::ClobberMemory();
+  }
+}
+BENCHMARK(TrafficRefresh)
+    ->ArgNames({"connections", "refresh"})
+    ->ArgsProduct({{1'000, 1'000'000}, {0, 1}});
+
+// What the wheel does for each of so many connections once a timeout of 60 s,
+// however much traffic there was: the node comes up, the record says that it is
+// not due, and it is put in again.
+void WheelLooksAgain(benchmark::State& state) {
+  const auto count = static_cast<uint32_t>(state.range(0));
+  std::vector<Record> records(count + 1);
+  uint32_t now = 1;
+  TimerWheel wheel(now, &FindRecordNode, &records);
+  constexpr uint32_t kIdleTicks = 60'000 / 32;
+  const std::vector<uint32_t> order = Shuffled(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    records[order[i]].idle_ticks = kIdleTicks;
+    wheel.Set(order[i], now + 1 + i % kIdleTicks);
+  }
+  int64_t looks = 0;
+  for (auto _ : state) {
+    wheel.Advance(++now, [&](uint32_t slot) {
+      Record& record = records[slot];
+      record.activity_tick = now;  // as if a byte had just come
+      wheel.Set(slot, record.activity_tick + record.idle_ticks);
+      ++looks;
+    });
+  }
+  state.counters["time/look"] = benchmark::Counter(
+      static_cast<double>(looks),
+      benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["looks"] = static_cast<double>(looks);
+}
+BENCHMARK(WheelLooksAgain)->Arg(1'000'000)->Unit(benchmark::kMicrosecond);
 
 void SlabAllocateAndFree(benchmark::State& state) {
   ConnectionSlab slab;
