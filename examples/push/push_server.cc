@@ -71,29 +71,29 @@ void PushServer::OnClose(Connection& c, const CloseInfo&) {
 }
 
 // A client that has said all it wants to say is through, as with most servers,
-// once it was answered.
+// once it has been answered. The answer to UNSUB may be under way: the close
+// goes behind it.
 Action PushServer::OnPeerShutdown(Connection& c) {
-  c.Get<Session>().through = true;
-  return OnTraffic(c);
+  if (c.inbound() > 0) {
+    Refuse(c, absl::StrCat(Quoted(c.Peek()), ": the line has no end"));
+  }
+  // Refused only by an engine that ends, and every connection with it.
+  c.ref()
+      .Post([](Connection& connection) { connection.Close(); })
+      .IgnoreError();
+  return Action::kNone;
 }
 
 // --- Commands.
 
 Action PushServer::OnTraffic(Connection& c) {
-  Session& session = c.Get<Session>();
-  const Action action = ForEachFrame(
-      c, decoder_, session.decode,
+  return ForEachFrame(
+      c, decoder_, c.Get<Session>().decode,
       [&](std::string_view line) { OnLine(c, line); },
       [&](const DecodeFault&) {
         Refuse(c, absl::StrCat("a line of more than ", options_.max_line,
                                " bytes: that is the most; it was left out"));
       });
-  // Paused, there may be lines left: this is called again for them.
-  if (!session.through || !c.reading()) return action;
-  if (c.inbound() > 0) {
-    Refuse(c, absl::StrCat(Quoted(c.Peek()), ": the line has no end"));
-  }
-  return Action::kClose;
 }
 
 void PushServer::OnLine(Connection& c, std::string_view line) {

@@ -14,7 +14,6 @@ namespace sluice::push {
 struct Session {
   DecodeState decode;
   std::vector<Topic*> topics;  // it has subscribed to them
-  bool through = false;        // no more commands will come
 
   // Few: looking at all of them is quick. nullptr: it has not.
   Topic* Find(std::string_view name) const {

@@ -36,7 +36,6 @@ LaneCounts& LaneCounts::operator+=(const LaneCounts& o) {
   subscribed += o.subscribed;
   failed += o.failed;
   lost += o.lost;
-  slow_lost += o.slow_lost;
   received += o.received;
   missed += o.missed;
   wrong += o.wrong;
@@ -104,7 +103,6 @@ LaneCounts Lane::counts() const {
   return {.subscribed = subscribed_.load(kAcquire),
           .failed = failed_.load(kAcquire),
           .lost = lost_.load(kAcquire),
-          .slow_lost = slow_lost_.load(kAcquire),
           .received = received_.load(kAcquire),
           .missed = missed_.load(kAcquire),
           .wrong = wrong_.load(kAcquire),

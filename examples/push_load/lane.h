@@ -19,7 +19,6 @@ struct LaneCounts {
   uint64_t subscribed = 0;  // has had its "OK SUB"
   uint64_t failed = 0;      // could not connect
   uint64_t lost = 0;        // connections that should have stayed
-  uint64_t slow_lost = 0;   // readers that never read, closed by push
   uint64_t received = 0;    // messages, each as it should be
   uint64_t missed = 0;      // of those that came before one that was received
   uint64_t wrong = 0;       // lines that are not the next message
@@ -65,7 +64,7 @@ class Lane {
   uint64_t dialing_ = 0;
   Receipts receipts_;
   std::vector<std::string> troubles_;  // the first ones, in words
-  Count subscribed_{0}, failed_{0}, lost_{0}, slow_lost_{0};
+  Count subscribed_{0}, failed_{0}, lost_{0};
   Count received_{0}, missed_{0}, wrong_{0}, done_{0};
 };
 

@@ -85,8 +85,7 @@ void LoadClient::Watch() {
     case Phase::kSubscribing:
       if (counts.subscribed == settings_.connections && publication_.ready) {
         Enter(Phase::kPublishing);
-      } else if (counts.failed + counts.lost + counts.slow_lost + counts.wrong >
-                 0) {
+      } else if (counts.failed + counts.lost + counts.wrong > 0) {
         Give("not everybody could subscribe");
       } else if (Stuck(counts)) {
         Give("not everybody has subscribed, and nobody came any more");

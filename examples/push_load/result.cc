@@ -59,9 +59,7 @@ std::string Table(const Result& r) {
                       FormatSeconds(r.connect_seconds)));
   AddRow(&table, "connections lost", WithCommas(r.counts.lost));
   if (r.slow > 0) {
-    AddRow(&table, "readers that never read",
-           absl::StrCat(WithCommas(r.slow), ", of them closed by push ",
-                        WithCommas(r.counts.slow_lost)));
+    AddRow(&table, "readers that never read", WithCommas(r.slow));
   }
   AddRow(&table, "messages",
          absl::StrCat(WithCommas(r.messages), " of ", WithCommas(r.bytes),

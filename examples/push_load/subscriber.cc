@@ -54,11 +54,11 @@ void Subscriber::Wrong(std::string_view what, std::string_view line) {
 
 void Subscriber::OnEnd(CloseReason reason) {
   if (reason == CloseReason::kShutdown) return;  // we end
-  lane_.Add(slow_ && subscribed_ ? lane_.slow_lost_ : lane_.lost_);
-  if (!slow_ || !subscribed_) {
-    lane_.Trouble(absl::StrCat("a connection was lost: ",
-                               std::string(CloseReasonName(reason))));
-  }
+  // Push may close who does not read; it says how many it has.
+  if (slow_ && subscribed_) return;
+  lane_.Add(lane_.lost_);
+  lane_.Trouble(absl::StrCat("a connection was lost: ",
+                             std::string(CloseReasonName(reason))));
   if (!subscribed_) lane_.DialOver();
 }
 
