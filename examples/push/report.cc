@@ -30,8 +30,9 @@ std::string SummaryTable(const std::vector<TopicCounts>& topics,
                           topic.name, g.published, g.delivered, g.skipped,
                           g.dropped, g.closed);
   }
-  absl::StrAppend(&table, "  ", topics.size(), " topics, ", made_room,
-                  " earlier ones made room; ", refused, " lines refused\n");
+  absl::StrAppend(&table, "  topics: ", topics.size(),
+                  "; made room for others: ", made_room,
+                  "; lines refused: ", refused, "\n");
   return table;
 }
 

@@ -104,7 +104,7 @@ void LoadClient::Watch() {
            publication_.answered == publication_.sent)) {
         Enter(Phase::kAsking);
       } else if (Stuck(counts)) {
-        result_.troubles.push_back("messages are missing at the end");
+        result_.Trouble("messages are missing at the end");
         Enter(Phase::kAsking);
       }
       return;
@@ -121,14 +121,16 @@ void LoadClient::Watch() {
 }
 
 void LoadClient::Enter(Phase phase) {
-  phase_ = phase;
   const int64_t now = gateway::NowNs();
+  if (phase_ == Phase::kSubscribing) {
+    result_.connect_seconds = static_cast<double>(now - began_) / 1e9;
+  }
+  phase_ = phase;
   news_at_ = now;
   switch (phase) {
     case Phase::kSubscribing:
       return;
     case Phase::kPublishing:
-      result_.connect_seconds = static_cast<double>(now - began_) / 1e9;
       loop_.Start(engine_->reactor(0),
                   {.start = now, .per_second = settings_.rate},
                   [this](uint64_t turn) { Publish(turn); });
@@ -157,7 +159,7 @@ void LoadClient::Tell(const std::string& line) {
 }
 
 void LoadClient::Give(const char* up) {
-  result_.troubles.push_back(up);
+  result_.Trouble(up);
   Enter(Phase::kOver);
 }
 
@@ -204,14 +206,11 @@ void LoadClient::OnShutdown(Engine&) {
   result_.published = publication_.answered;
   result_.refused = publication_.refused;
   result_.server_stats = publication_.stats;
-  if (!publication_.trouble.empty()) {
-    result_.troubles.push_back(publication_.trouble);
-  }
+  if (!publication_.trouble.empty()) result_.Trouble(publication_.trouble);
   Receipts all(settings_.messages);
   for (const auto& lane : lanes_) {
     all.Merge(lane->receipts());
-    result_.troubles.insert(result_.troubles.end(), lane->troubles().begin(),
-                            lane->troubles().end());
+    for (const std::string& what : lane->troubles()) result_.Trouble(what);
   }
   int64_t end = publication_.due[0];
   for (uint32_t i = 0; i < settings_.messages; ++i) {

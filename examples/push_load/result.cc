@@ -1,5 +1,6 @@
 #include "examples/push_load/result.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -37,6 +38,12 @@ std::string JsonTimes(const Histogram& h) {
 }
 
 }  // namespace
+
+void Result::Trouble(const std::string& what) {
+  if (std::find(troubles.begin(), troubles.end(), what) == troubles.end()) {
+    troubles.push_back(what);
+  }
+}
 
 double Result::per_second() const {
   return seconds > 0 ? static_cast<double>(counts.received) / seconds : 0;

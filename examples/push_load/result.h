@@ -33,6 +33,8 @@ struct Result {
   std::vector<std::string> troubles;  // the first ones, in words
   bool interrupted = false;
 
+  void Trouble(const std::string& what);  // the same again is left out
+
   double per_second() const;
   bool ok() const;
   int exit_code() const;  // 0, 1, or 130 if interrupted

@@ -142,7 +142,7 @@ TEST(Push, BadInputIsToldAndTheConnectionGoesOn) {
   EXPECT_EQ(control.Ask("PUB a " + text), "OK PUB a 1");
   EXPECT_EQ(control.Hear(), "MSG a " + text);
   push.ExpectOrderlyEnd(SIGINT);
-  EXPECT_THAT(push.out(), HasSubstr("7 lines refused"));
+  EXPECT_THAT(push.out(), HasSubstr("lines refused: 7\n"));
 }
 
 TEST(Push, ATopicWithoutSubscribersMakesRoom) {
@@ -171,7 +171,7 @@ TEST(Push, ATopicWithoutSubscribersMakesRoom) {
   EXPECT_EQ(control.Ask("PUB a y"), "OK PUB a 1");
   EXPECT_EQ(other.Hear(), "MSG a y");
   push.ExpectOrderlyEnd();
-  EXPECT_THAT(push.out(), HasSubstr("2 topics, 2 earlier ones made room"));
+  EXPECT_THAT(push.out(), HasSubstr("topics: 2; made room for others: 2;"));
 }
 
 TEST(Push, AnIdleConnectionIsClosed) {

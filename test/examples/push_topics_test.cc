@@ -88,7 +88,7 @@ TEST_F(PushTopics, NobodyIsLostWhileTopicsMakeRoom) {
   EXPECT_GT(subscribed, 0);
   EXPECT_TRUE(server_->WaitForNoConnections());
   EXPECT_TRUE(server_->StopAndDestroy().ok());
-  EXPECT_THAT(push_->Summary(), HasSubstr("\n  3 topics, "));
+  EXPECT_THAT(push_->Summary(), HasSubstr("\n  topics: 3; "));
 }
 
 TEST_F(PushTopics, TheEndOfConnectionsIsTheEndOfSubscriptions) {
@@ -106,7 +106,8 @@ TEST_F(PushTopics, TheEndOfConnectionsIsTheEndOfSubscriptions) {
     if (i % 2 == 0) client.client().CloseWithReset();
   }
   EXPECT_TRUE(server_->StopAndDestroy().ok());
-  EXPECT_THAT(push_->Summary(), HasSubstr("1 topics, 49 earlier ones"));
+  EXPECT_THAT(push_->Summary(),
+              HasSubstr("topics: 1; made room for others: 49;"));
 }
 
 TEST_F(PushTopics, OptionsThatCannotBeAreNamed) {
