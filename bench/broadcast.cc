@@ -270,20 +270,22 @@ absl::StatusOr<Benchmark::Cost> Benchmark::TimePublish(const char* group,
 }
 
 absl::StatusOr<Benchmark::Cost> Benchmark::TimeSendLoop() {
-  std::atomic<int> failed{0};
-  const std::string message =
-      NumberedMessage(next_++, static_cast<size_t>(FLAGS_message_bytes));
+  // The task may outlive a wait that was given up.
+  const auto failed = std::make_shared<std::atomic<int>>(0);
   const absl::StatusOr<Cost> cost = Time(1, [&] {
-    return engine_->reactor(0).Post([&] {
-      for (const int fd : handler_.fds) {
-        if (send(fd, message.data(), message.size(), MSG_NOSIGNAL) !=
-            static_cast<ssize_t>(message.size())) {
-          failed = errno;
-        }
-      }
-    });
+    return engine_->reactor(0).Post(
+        [this, failed,
+         message = NumberedMessage(next_++,
+                                   static_cast<size_t>(FLAGS_message_bytes))] {
+          for (const int fd : handler_.fds) {
+            if (send(fd, message.data(), message.size(), MSG_NOSIGNAL) !=
+                static_cast<ssize_t>(message.size())) {
+              *failed = errno;
+            }
+          }
+        });
   });
-  if (failed != 0) return absl::ErrnoToStatus(failed, "send");
+  if (*failed != 0) return absl::ErrnoToStatus(*failed, "send");
   return cost;
 }
 

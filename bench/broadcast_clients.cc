@@ -128,6 +128,7 @@ class Reader {
             BroadcastRole::kStuck);
   }
   if (write(ready, "r", 1) != 1) _exit(2);
+  close(ready);
   std::vector<char> buffer(size_t{256} << 10);
   std::vector<epoll_event> events(1024);
   for (;;) {
@@ -149,7 +150,10 @@ class Reader {
     if (i > 0 && write(fd, &byte, 1) != 1) Die(counts, "the echo: write");
     if (read(fd, &byte, 1) != 1) Die(counts, "the echo: the connection ended");
     const int64_t us = (NowNs() - begin) / 1000;
-    if (i == 0 && write(ready, "e", 1) != 1) _exit(2);
+    if (i == 0) {
+      if (write(ready, "e", 1) != 1) _exit(2);
+      close(ready);
+    }
     if (counts.probing.load()) {
       const size_t at = counts.samples.fetch_add(1);
       if (at < BroadcastCounts::kMostSamples) {

@@ -47,7 +47,7 @@ struct BroadcastCounts {
 // Two processes, pinned to one CPU: one with the readers and those that are
 // stuck, one that echoes a byte at a time. They end with this object, or with
 // this process.
-// Thread: one, in a process that has no other yet.
+// Thread: one.
 class BroadcastClients {
  public:
   // Returns when all are connected and have said what they are.

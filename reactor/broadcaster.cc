@@ -50,12 +50,16 @@ absl::StatusOr<double> PagesPerSecond(std::chrono::milliseconds round_trip) {
 absl::StatusOr<std::unique_ptr<Broadcaster>> Broadcaster::Create(
     Engine& engine, BroadcasterOptions options) {
   if (absl::Status s = Check(options); !s.ok()) return s;
+  // Engine::Create makes no other kind.
+  auto& impl = static_cast<internal::EngineImpl&>(engine);
+  if (impl.ending()) return absl::UnavailableError("the engine stops");
   const absl::StatusOr<double> pages = PagesPerSecond(options.round_trip);
   if (!pages.ok()) return pages.status();
-  // Engine::Create makes no other kind.
-  auto core = std::make_shared<internal::BroadcastCore>(
-      static_cast<internal::EngineImpl&>(engine), options, *pages);
-  if (absl::Status s = core->PostShards(); !s.ok()) return s;
+  auto core = std::make_shared<internal::BroadcastCore>(impl, options, *pages);
+  if (absl::Status s = core->PostShards(); !s.ok()) {
+    core->End();
+    return s;
+  }
   return std::unique_ptr<Broadcaster>(new Broadcaster(std::move(core)));
 }
 

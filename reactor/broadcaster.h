@@ -59,7 +59,8 @@ struct BroadcasterOptions {
 
 // Counters of a group. `published` counts messages, the next three recipients:
 // for each message, every one who was a member then is in exactly one of them
-// once it has been dealt out.
+// once it has been dealt out; one that waits (WhenSlow::kLatest), when it has
+// read, left or ended.
 struct GroupStats {
   size_t members = 0;
   uint64_t published = 0;
@@ -77,16 +78,21 @@ struct GroupStats {
 //
 // A member gets every message that is published while it is one: once, whole,
 // in the order of the calls of one thread; several that are due go in one send.
-// Between groups there is no order. Calls of one thread keep their order too: a
-// Publish after a Join reaches it, and one before does not; Leave sends what
-// was published before. A connection that ends leaves by itself. Thread: any.
-// All of it takes effect when the loops come to it, on a
+// Between groups there is no order. A thread's calls of a Broadcaster keep
+// their order: a Publish after a Join reaches it, and one before does not;
+// Leave sends at once what was published before. Messages are dealt out after
+// the loop has run its tasks, so a ConnectionRef::Write or Close that was
+// called behind a Publish comes first: to say goodbye, Publish, Leave, Close. A
+// connection that ends leaves by itself. Thread: any. All of it takes effect
+// when the loops come to it, on a
 //   connection's own loop too.
 // Lifetime: must end before its engine. 32 bytes a membership.
 // Errors: InvalidArgument: the options, a connection of another engine, an
-//   empty name or message. NotFound: no such group, or the connection is gone.
-//   AlreadyExists: AddGroup. ResourceExhausted: max_pending. Unavailable: the
-//   engine stops or has stopped. Then nothing has been sent or changed.
+//   empty name or message. NotFound: no such group, or the connection is gone,
+//   or (Create) net.ipv4.tcp_mem cannot be read. AlreadyExists: AddGroup.
+//   ResourceExhausted: max_pending. Unavailable: the engine stops or has
+//   stopped. FailedPrecondition: a thread with a descriptor table of its own
+//   that is older than the engine. Then nothing has been sent or changed.
 class Broadcaster {
  public:
   static absl::StatusOr<std::unique_ptr<Broadcaster>> Create(
@@ -96,7 +102,8 @@ class Broadcaster {
   Broadcaster& operator=(const Broadcaster&) = delete;
 
   absl::Status AddGroup(std::string_view name, GroupOptions options = {});
-  // Its members get what was published before.
+  // Its members get what was published before; those that wait for their output
+  // to leave (WhenSlow::kLatest) do not, here and in Leave.
   absl::Status RemoveGroup(std::string_view name);
 
   // Joining twice is joining once; leaving without having joined is nothing.

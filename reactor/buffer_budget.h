@@ -40,7 +40,8 @@ struct BufferBudgetOptions {
 // output the kernel has not taken, buffers a handler took from
 // Reactor::buffers(). Whole blocks count, of 4 KiB at least. Exceeded once more
 // than bytes() are in use, until resume_bytes(), 7/8 of them, are left.
-// What one turn of a loop adds comes on top: nothing is refused.
+// What one turn of a loop adds comes on top: nothing is refused. Payloads that
+// output holds are not blocks: many connections may hold one.
 // Thread: any.
 // Lifetime: put into Options::buffer_budget, by several engines if they shall
 //   share it; they keep it alive.

@@ -5,15 +5,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "examples/c1000k/format.h"
+#include "examples/format.h"
 
 namespace sluice::push {
 namespace {
 
-using c1000k::FormatMicros;
-using c1000k::FormatSeconds;
-using c1000k::Histogram;
-using c1000k::WithCommas;
+using examples::FormatMicros;
+using examples::FormatSeconds;
+using examples::Histogram;
+using examples::WithCommas;
 
 void AddRow(std::string* table, const char* label, const std::string& value) {
   absl::StrAppendFormat(table, "  %-34s %s\n", label, value);

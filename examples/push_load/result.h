@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "examples/c1000k/histogram.h"
+#include "examples/histogram.h"
 #include "examples/push_load/lane.h"
 #include "examples/push_load/settings.h"
 
@@ -26,8 +26,8 @@ struct Result {
   double seconds = 0;      // from when the first was due to the last receipt
   // From when a message was due until its first and its last reader had it,
   // microseconds.
-  c1000k::Histogram first;
-  c1000k::Histogram last;
+  examples::Histogram first;
+  examples::Histogram last;
 
   std::string server_stats;           // what push counted, in its words
   std::vector<std::string> troubles;  // the first ones, in words

@@ -7,6 +7,15 @@
 #include "reactor/internal/reactor_impl.h"
 
 namespace sluice::internal {
+namespace {
+
+absl::Status Ending() { return absl::UnavailableError("the engine stops"); }
+
+absl::Status NoGroup(std::string_view name) {
+  return absl::NotFoundError("there is no group \"" + std::string(name) + "\"");
+}
+
+}  // namespace
 
 BroadcastCore::BroadcastCore(EngineImpl& engine,
                              const BroadcasterOptions& options,
@@ -38,7 +47,7 @@ absl::Status BroadcastCore::PostShards() {
 
 void BroadcastCore::End() {
   MutexLock lock(mutex_);
-  for (const auto& [name, group] : groups_) PostRemoval(group);
+  for (const auto& [name, group] : groups_) (void)PostRemoval(group);
   // Where a reactor has ended, so have its connections and groups.
   for (size_t i = 0; i < shards_.size(); ++i) {
     (void)reactors_[i]->Post([shard = shards_[i]] { shard->End(); });
@@ -51,16 +60,20 @@ absl::StatusOr<BroadcastCore::GroupRef> BroadcastCore::Find(
     std::string_view name) const {
   MutexLock lock(mutex_);
   const auto found = groups_.find(ToAbsl(name));
-  if (found == groups_.end()) {
-    return absl::NotFoundError("there is no group \"" + std::string(name) +
-                               "\"");
-  }
+  if (found == groups_.end()) return NoGroup(name);
   return found->second;
 }
 
 absl::Status BroadcastCore::AddGroup(std::string_view name,
                                      const GroupOptions& options) {
+  if (engine_.ending()) return Ending();
   if (name.empty()) return absl::InvalidArgumentError("a group without a name");
+  if (options.when_slow > WhenSlow::kLatest) {
+    return absl::InvalidArgumentError(
+        "GroupOptions::when_slow is " +
+        std::to_string(static_cast<int>(options.when_slow)) +
+        ", which is none of its values");
+  }
   if (options.max_pending == 0) {
     return absl::InvalidArgumentError(
         "GroupOptions::max_pending is 0; it must be at least 1");
@@ -77,23 +90,24 @@ absl::Status BroadcastCore::AddGroup(std::string_view name,
 }
 
 absl::Status BroadcastCore::RemoveGroup(std::string_view name) {
-  const absl::StatusOr<GroupRef> group = Find(name);
-  if (!group.ok()) return group.status();
+  if (engine_.ending()) return Ending();
   MutexLock lock(mutex_);
   const auto found = groups_.find(ToAbsl(name));
-  if (found == groups_.end() || found->second != *group) {
-    return absl::NotFoundError("somebody else removed the group");
-  }
+  if (found == groups_.end()) return NoGroup(name);
+  if (absl::Status s = PostRemoval(found->second); !s.ok()) return s;
   groups_.erase(found);
-  PostRemoval(*group);
   return absl::OkStatus();
 }
 
-void BroadcastCore::PostRemoval(const GroupRef& group) {
+// Where a reactor has ended, so have its connections.
+absl::Status BroadcastCore::PostRemoval(const GroupRef& group) {
+  absl::Status first;
   for (size_t i = 0; i < shards_.size(); ++i) {
-    (void)reactors_[i]->Post(
+    const absl::Status s = reactors_[i]->Post(
         [shard = shards_[i], group] { shard->Remove(*group); });
+    if (i == 0) first = s;
   }
+  return first;
 }
 
 absl::StatusOr<GroupStats> BroadcastCore::stats(std::string_view name) const {
@@ -118,6 +132,7 @@ absl::StatusOr<size_t> BroadcastCore::ReactorOf(
 
 absl::Status BroadcastCore::Join(std::string_view name,
                                  const ConnectionRef& ref) {
+  if (engine_.ending()) return Ending();
   const absl::StatusOr<GroupRef> group = Find(name);
   if (!group.ok()) return group.status();
   const absl::StatusOr<size_t> reactor = ReactorOf(ref);
@@ -132,6 +147,7 @@ absl::Status BroadcastCore::Join(std::string_view name,
 
 absl::Status BroadcastCore::Leave(std::string_view name,
                                   const ConnectionRef& ref) {
+  if (engine_.ending()) return Ending();
   const absl::StatusOr<GroupRef> group = Find(name);
   if (!group.ok()) return group.status();
   const absl::StatusOr<size_t> reactor = ReactorOf(ref);
@@ -147,9 +163,7 @@ absl::Status BroadcastCore::Publish(std::string_view name, Payload message) {
   if (message.empty()) return absl::InvalidArgumentError("an empty message");
   const absl::StatusOr<GroupRef> group = Find(name);
   if (!group.ok()) return group.status();
-  if (engine_.stop_requested()) {
-    return absl::UnavailableError("the engine stops");
-  }
+  if (engine_.ending()) return Ending();
   const size_t bytes = message.size();
   if (!(*group)->Reserve(bytes)) {
     return absl::ResourceExhaustedError(
@@ -161,15 +175,18 @@ absl::Status BroadcastCore::Publish(std::string_view name, Payload message) {
   const auto shared =
       std::make_shared<const BroadcastMessage>(*group, std::move(message));
   bool posted = false;
+  (*group)->CountPublished(1);  // before anybody can have it
   for (size_t i = 0; i < shards_.size(); ++i) {
     if (!(*group)->on(i).joined.load(std::memory_order_relaxed)) continue;
     const absl::Status s = reactors_[i]->Post(
         [shard = shards_[i], shared] { shard->Publish(shared); });
     // One that has ended since has no members any more.
-    if (!s.ok() && !posted) return s;
+    if (!s.ok() && !posted) {
+      (*group)->CountPublished(-1);
+      return s;
+    }
     posted = true;
   }
-  (*group)->CountPublished();
   return absl::OkStatus();
 }
 

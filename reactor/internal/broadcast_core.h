@@ -49,7 +49,7 @@ class BroadcastCore {
       SLUICE_EXCLUDES(mutex_);
   // The reactor of a connection.
   absl::StatusOr<size_t> ReactorOf(const ConnectionRef& ref) const;
-  void PostRemoval(const GroupRef& group);
+  absl::Status PostRemoval(const GroupRef& group);
 
   EngineImpl& engine_;
   std::vector<ReactorImpl*> reactors_;

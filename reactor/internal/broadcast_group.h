@@ -54,7 +54,9 @@ class BroadcastGroup {
   }
   void Release(size_t bytes) { pending_.fetch_sub(bytes); }
 
-  void CountPublished() { published_.fetch_add(1, std::memory_order_relaxed); }
+  void CountPublished(int n) {
+    published_.fetch_add(static_cast<uint64_t>(n), std::memory_order_relaxed);
+  }
 
   GroupStats stats() const {
     GroupStats sum;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <string>
 #include <utility>
 
 #include "reactor/internal/clock.h"
@@ -20,6 +21,8 @@ constexpr size_t kBytesPerSend = size_t{64} << 10;
 constexpr int kLooksPerSend = 64;
 // Memberships of a removed group that end in one turn.
 constexpr size_t kEndingsPerTurn = 4096;
+// Entries of a list that keeps its room while it is empty.
+constexpr size_t kKept = 4096;
 
 uint32_t SlotOf(uint64_t key) { return static_cast<uint32_t>(key); }
 
@@ -69,20 +72,19 @@ void BroadcastShard::Join(const std::shared_ptr<BroadcastGroup>& group,
   const uint64_t key = reactor_.KeyOf(c);
   const uint32_t slot = SlotOf(key);
   if (FindLink(slot, here.part) != kNoLink) return;
-  if (heads_.size() <= slot) {
-    heads_.resize(std::max<size_t>(slot + 1, heads_.size() * 3 / 2), kNoLink);
+  if (heads_.size() <= slot) heads_.resize(slot + 1, kNoLink);
+  if (free_links_ == kNoLink) {
+    links_.push_back({0, 0, kNoLink});
+    free_links_ = static_cast<uint32_t>(links_.size() - 1);
   }
-  uint32_t link = free_links_;
-  if (link == kNoLink) {
-    link = static_cast<uint32_t>(links_.size());
-    links_.emplace_back();
-  } else {
-    free_links_ = links_[link].next;
-  }
-  links_[link] = {here.part, static_cast<uint32_t>(part.members.size()),
+  const uint32_t link = free_links_;
+  // Nothing below throws.
+  part.members.emplace_back(key, part.end, link);
+  free_links_ = links_[link].next;
+  links_[link] = {here.part, static_cast<uint32_t>(part.members.size() - 1),
                   heads_[slot]};
   heads_[slot] = link;
-  part.members.emplace_back(key, part.end, link);
+  ++live_links_;
   here.members.Set(part.members.size());
 }
 
@@ -94,6 +96,7 @@ void BroadcastShard::Leave(BroadcastGroup& group, const Connection& c) {
   Part& part = *parts_[id];
   const uint32_t index = links_[link].index;
   Member& member = part.members[index];
+  reactor_.RefreshTick();
   if (!member.waits()) Serve(part, member, INT_MAX);
   if (member.waits()) {  // it would have been skipped, but for staying
     StopWaiting(part, member);
@@ -120,6 +123,7 @@ void BroadcastShard::Unlink(uint32_t slot, uint32_t link) {
   *to = links_[link].next;
   links_[link].next = free_links_;
   free_links_ = link;
+  --live_links_;
 }
 
 // Of a member that nothing is due to. Whoever takes its place must not move
@@ -145,6 +149,16 @@ void BroadcastShard::RemoveMember(Part& part, size_t index) {
   members.pop_back();
   part.counters->members.Set(members.size());
   if (part.behind == 0) DropMessages(part, part.end);
+  if (members.empty()) GiveMemoryBack(part);
+}
+
+// What a million members took is not kept for the next ten; what ten take is.
+void BroadcastShard::GiveMemoryBack(Part& part) {
+  if (part.members.capacity() > kKept) std::vector<Member>().swap(part.members);
+  if (live_links_ > 0 || links_.capacity() <= kKept) return;
+  std::vector<Link>().swap(links_);
+  std::vector<uint32_t>().swap(heads_);
+  free_links_ = kNoLink;
 }
 
 // --- Messages.
@@ -155,7 +169,7 @@ void BroadcastShard::Publish(const BroadcastMessageRef& message) {
   if (id == GroupOnReactor::kNone || group.on(index_).ended) return;
   Part& part = *parts_[id];
   if (part.members.empty()) return;
-  part.messages.push_back(message);
+  part.messages.push_back({message->payload(), message});
   ++part.end;
   part.behind = part.members.size() - part.waiting;
   if (part.behind == 0) {
@@ -178,10 +192,14 @@ void BroadcastShard::Advance(Part& part, Member& member, uint32_t messages,
   if (member.next == part.end && !member.waits()) --part.behind;
 }
 
-// Those before number `before`; the newest stays for members that wait.
+// Those before number `before`. The newest stays for members that wait, but is
+// not pending for their sake: they may never read.
 void BroadcastShard::DropMessages(Part& part, uint32_t before) {
   const size_t keep = std::max<size_t>(part.end - before, part.waiting > 0);
   while (part.messages.size() > keep) part.messages.pop_front();
+  if (before == part.end && !part.messages.empty()) {
+    part.messages.back().pending = nullptr;
+  }
 }
 
 bool BroadcastShard::Allowed() {
@@ -209,7 +227,7 @@ void BroadcastShard::Run() {
     }
     if (part.removed && part.behind == 0) {
       EndSome(id);
-      --sends;
+      return;
     }
   }
 }
@@ -251,6 +269,9 @@ int BroadcastShard::Serve(Part& part, Member& member, int sends) {
     }
     if (done == sends) return done;
     const size_t backlog = reactor_.Outbound(*c);
+    // Without a backlog a message of any length goes.
+    const size_t room =
+        backlog == 0 ? SIZE_MAX : most - std::min(backlog, most);
     std::array<const Payload*, kMessagesPerSend> batch;
     const size_t due = DueTo(part, member);
     const auto first = part.messages.end() - static_cast<ptrdiff_t>(due);
@@ -258,11 +279,12 @@ int BroadcastShard::Serve(Part& part, Member& member, int sends) {
     size_t bytes = 0;
     while (count < std::min<size_t>(due, kMessagesPerSend) &&
            bytes < kBytesPerSend) {
-      batch[count] = &first[static_cast<ptrdiff_t>(count)]->payload();
-      bytes += batch[count++]->size();
+      const Payload& next = first[static_cast<ptrdiff_t>(count)].payload;
+      if (bytes + next.size() > room) break;
+      batch[count++] = &next;
+      bytes += next.size();
     }
-    if (backlog > part.group->options().max_backlog ||
-        (backlog > 0 && bytes > most - std::min(backlog, most))) {
+    if (backlog > part.group->options().max_backlog || count == 0) {
       ServeSlow(part, member, *c);
       break;
     }
@@ -284,7 +306,10 @@ void BroadcastShard::ServeSlow(Part& part, Member& member, Connection& c) {
     case WhenSlow::kClose:
       part.counters->closed.Add(1);
       Advance(part, member, due, &part.counters->dropped);
-      reactor_.Close(c, CloseMode::kNow, CloseReason::kSlowConsumer);
+      reactor_.CloseForLimit(
+          c, CloseReason::kSlowConsumer,
+          "a broadcast's max_backlog is " +
+              std::to_string(part.group->options().max_backlog));
       return;
     case WhenSlow::kLatest:
       Advance(part, member, due - 1, &part.counters->skipped);
@@ -300,6 +325,7 @@ void BroadcastShard::StopWaiting(Part& part, Member& member) {
   member.link_and_waits &= ~uint32_t{1};
   --part.waiting;
   ++part.behind;  // the newest, at least, is due to it
+  if (DueTo(part, member) == 0) --member.next;  // 2^32 messages ago
 }
 
 void BroadcastShard::Drained(const Connection& c) {

@@ -77,12 +77,17 @@ class BroadcastShard {
     uint32_t next;   // of the same connection, or of the free ones
   };
 
+  struct Message {
+    Payload payload;
+    BroadcastMessageRef pending;  // unset once only waiting members want it
+  };
+
   struct Part {
     std::shared_ptr<BroadcastGroup> group;
     GroupOnReactor* counters;
     std::vector<Member> members;
     // Numbers end - messages.size() to end - 1; they wrap round.
-    std::deque<BroadcastMessageRef> messages;
+    std::deque<Message> messages;
     uint32_t end = 0;
     uint32_t round_end = 0;  // `end` when the cursor last set out
     size_t cursor = 0;
@@ -108,6 +113,7 @@ class BroadcastShard {
   void Advance(Part& part, Member& member, uint32_t messages, Counter* as);
   void StopWaiting(Part& part, Member& member);
   void DropMessages(Part& part, uint32_t before);
+  void GiveMemoryBack(Part& part);
   void RemoveMember(Part& part, size_t index);
   void Unlink(uint32_t slot, uint32_t link);
   void EndSome(uint32_t part);
@@ -123,6 +129,7 @@ class BroadcastShard {
   std::vector<std::unique_ptr<Part>> parts_;
   std::vector<uint32_t> free_parts_;
   std::vector<Link> links_;
+  size_t live_links_ = 0;
   uint32_t free_links_ = kNoLink;
   std::vector<uint32_t> heads_;  // of the chain of each slot
   std::deque<uint32_t> due_;     // parts, in turn

@@ -82,6 +82,10 @@ class EngineImpl final : public Engine {
   bool stop_requested() const {
     return stop_requested_.load(std::memory_order_relaxed);
   }
+  // It ends, for whatever reason, or has ended: connections are being closed.
+  bool ending() const {
+    return stop_requested() || phase_.load() >= Phase::kStopping;
+  }
   // False from the moment Stop or Drain is called.
   bool accepting() const { return accepting_.load(); }
   // What is counted against max_connections; dialed ones are, but are not

@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace sluice::internal {
+namespace {
+
+constexpr size_t kCopiedBytes = 1024;
+
+}  // namespace
 
 void OutQueue::Append(BufferPool& pool, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -23,17 +28,16 @@ void OutQueue::Append(BufferPool& pool, std::string_view bytes) {
   }
 }
 
-void OutQueue::Append(Payload payload, size_t sent) {
+void OutQueue::Append(BufferPool& pool, Payload payload, size_t sent) {
   const size_t size = payload.size();
-  if (sent == 0 && !empty() && blocks_.back().room() >= size) {
-    Block& last = blocks_.back();
-    std::memcpy(last.buffer.data() + last.end, payload.view().data(), size);
-    last.end += size;
-  } else {
-    if (empty()) begin_ = sent;
-    blocks_.push_back(Block{Buffer(), std::move(payload), size});
+  if (!empty() && size < kCopiedBytes) {
+    Append(pool, payload.view());
+    return;
   }
+  if (empty()) begin_ = sent;
+  blocks_.push_back(Block{Buffer(), std::move(payload), size});
   bytes_ += size - sent;
+  held_bytes_ += size - sent;
 }
 
 size_t OutQueue::Gather(std::span<iovec> room) const {
@@ -54,6 +58,7 @@ void OutQueue::Consume(size_t bytes) {
     const size_t n = std::min(bytes, blocks_[head_].end - begin_);
     begin_ += n;
     bytes -= n;
+    if (!blocks_[head_].buffer) held_bytes_ -= n;
     if (begin_ == blocks_[head_].end) {
       blocks_[head_].buffer.Release();
       blocks_[head_].payload = Payload();

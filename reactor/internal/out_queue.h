@@ -26,8 +26,9 @@ class OutQueue {
   // Copies.
   void Append(BufferPool& pool, std::string_view bytes);
   // Holds the payload, of which `sent` bytes (fewer than all) have left
-  // already: 0 unless the queue is empty. Copies it where that takes no memory.
-  void Append(Payload payload, size_t sent = 0);
+  // already: 0 unless the queue is empty. A small one behind others is copied:
+  // an entry for each would take more memory than its bytes.
+  void Append(BufferPool& pool, Payload payload, size_t sent = 0);
 
   // Fills at most room.size() entries with the front of the queue; returns how
   // many.
@@ -37,6 +38,8 @@ class OutQueue {
   void Consume(size_t bytes);
 
   size_t bytes() const { return bytes_; }
+  // Of them in pooled blocks; the others are in payloads.
+  size_t pooled_bytes() const { return bytes_ - held_bytes_; }
   bool empty() const { return bytes_ == 0; }
 
  private:
@@ -55,6 +58,7 @@ class OutQueue {
   size_t head_ = 0;   // blocks before it were given back
   size_t begin_ = 0;  // in the head block
   size_t bytes_ = 0;
+  size_t held_bytes_ = 0;
 };
 
 }  // namespace sluice::internal

@@ -108,7 +108,10 @@ void ReactorImpl::RunOnClose(Connection& c) {
       info.unsent_bytes = c.active_->unsent + c.active_->out.bytes();
     }
     counters_.closed.Add(1);
-    counters_.closed_by_reason[static_cast<size_t>(c.reason_)].Add(1);
+    // A handler may have made up a reason (CloseFor).
+    if (const auto i = static_cast<size_t>(c.reason_); i < kCloseReasons) {
+      counters_.closed_by_reason[i].Add(1);
+    }
     Guard("OnClose", [&] { handler_.OnClose(c, info); });
   } else if (c.active_ != nullptr && c.active_->dial != nullptr) {
     std::unique_ptr<DialState> dial = std::move(c.active_->dial);

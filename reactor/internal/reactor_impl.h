@@ -154,6 +154,9 @@ class ReactorImpl final : public Reactor {
   }
 
   // --- For broadcasts.
+  void RefreshTick();  // what is stamped from here on is not older than this
+  void CloseForLimit(Connection& c, CloseReason reason,
+                     const std::string& detail);
   void AddShard(std::shared_ptr<BroadcastShard> shard);
   // At most kMostShared payloads, whole and in order, behind what is queued or
   // corked; no bound is looked at. False if the connection has failed.
@@ -223,7 +226,6 @@ class ReactorImpl final : public Reactor {
   void RunTasks();
   void RunReadyAgain();
   void RunBaseIfDue();
-  void RefreshTick();
   void MoveTick(int64_t now);
   void ArmWheel();
   uint64_t TickAt(int64_t now) const;
@@ -281,8 +283,6 @@ class ReactorImpl final : public Reactor {
   absl::Status SetOwn(Connection& c, const char* name,
                       std::chrono::milliseconds timeout,
                       uint32_t Bounds::*ticks);
-  void CloseForLimit(Connection& c, CloseReason reason,
-                     const std::string& detail);
 
   // reactor_rate.cc
   bool ChargeInput(Connection& c, size_t bytes);

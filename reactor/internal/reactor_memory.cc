@@ -87,7 +87,7 @@ void ReactorImpl::CloseWorst() {
     Connection& c = *slab_.At(slot);
     ActiveState& active = *c.active_;
     if (StateOf(c.state_) < ConnectionState::kMarked) {
-      worst.emplace_back(active.in.size() + active.out.bytes(), slot);
+      worst.emplace_back(active.in.size() + active.out.pooled_bytes(), slot);
     } else {
       // It ends anyhow, perhaps some turns from now.
       DropOutput(active);

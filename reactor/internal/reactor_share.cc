@@ -61,7 +61,7 @@ bool ReactorImpl::SendShared(Connection& c,
   for (const Payload* payload : payloads) {
     const size_t gone = std::min(sent, payload->size());
     sent -= gone;
-    if (gone < payload->size()) Activate(c).out.Append(*payload, gone);
+    if (gone < payload->size()) Activate(c).out.Append(pool_, *payload, gone);
   }
   if (in_callback_ != &c && c.active_ != nullptr &&
       (!(c.armed_ & kInterestWrite) || HasNews(c))) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <memory>
@@ -73,16 +74,34 @@ class PushProgram {
     control_ = AwaitReady();
   }
 
+  // It is killed unless it has ended, and then leaves its files behind.
+  ~PushProgram() {
+    process_.reset();
+    for (const Address& address : {address_, control_}) {
+      if (address.family() == Address::Family::kUnix) {
+        unlink(address.path().c_str());
+      }
+    }
+  }
+  PushProgram(const PushProgram&) = delete;
+  PushProgram& operator=(const PushProgram&) = delete;
+
   LineClient Connect() const { return LineClient(address_); }
   LineClient Control() const { return LineClient(control_); }
   const Address& address() const { return address_; }
   const Address& control() const { return control_; }
   const std::string& control_path() const { return control_path_; }
 
-  void ExpectOrderlyEnd(int signal = SIGTERM) {
+  // `warning`: what the log says, if there is to be a line.
+  void ExpectOrderlyEnd(int signal = SIGTERM, const std::string& warning = "") {
     process_->Signal(signal);
     EXPECT_EQ(process_->Wait(), 0) << process_->error();
-    EXPECT_EQ(process_->error(), "");
+    if (warning.empty()) {
+      EXPECT_EQ(process_->error(), "");
+    } else {
+      EXPECT_NE(process_->error().find(warning), std::string::npos)
+          << process_->error();
+    }
   }
   const std::string& out() const { return process_->out(); }
 

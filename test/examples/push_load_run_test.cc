@@ -60,7 +60,7 @@ TEST(PushLoadRun, APushThatGoesAwayFails) {
   EXPECT_EQ(reader.Ask("SUB t"), "OK SUB t");
   ChildProcess load({kLoad, "--address=" + push.address().ToString(),
                      "--publish=" + push.control().ToString(), "--topic=t",
-                     "--connections=2", "--messages=1000000"});
+                     "--connections=2", "--messages=10000"});
   EXPECT_THAT(reader.Hear(), HasSubstr("MSG t 0000000000 "));
   push.ExpectOrderlyEnd();
   EXPECT_EQ(load.Wait(), 1) << load.error();
@@ -73,7 +73,7 @@ TEST(PushLoadRun, ASignalIsAnInterruption) {
   EXPECT_EQ(reader.Ask("SUB t"), "OK SUB t");
   ChildProcess load({kLoad, "--address=" + push.address().ToString(),
                      "--publish=" + push.control().ToString(), "--topic=t",
-                     "--connections=2", "--messages=1000000"});
+                     "--connections=2", "--messages=10000"});
   EXPECT_THAT(reader.Hear(), HasSubstr("MSG t 0000000000 "));
   load.Signal(SIGINT);
   EXPECT_EQ(load.Wait(), 130) << load.error();

@@ -260,7 +260,12 @@ TEST_F(PushLoad, OnlyAReaderThatNeverReadsMayBeClosed) {
         });
     slow_closed = r.counts.lost == 0;
     EXPECT_EQ(r.exit_code(), slow_closed ? 0 : 1) << Table(r);
-    EXPECT_EQ(r.counts.received, slow_closed ? 10u : 2u);
+    if (slow_closed) {
+      EXPECT_EQ(r.counts.received, 10u);
+    } else {
+      // A reset may throw away what was not read yet.
+      EXPECT_LE(r.counts.received, 2u);
+    }
   }
   EXPECT_TRUE(slow_closed);
 }

@@ -84,7 +84,7 @@ TEST_F(SlowReader, Close) {
       test::WaitUntil([&] { return CountIn(Stats(), "subscribers") == 0; }));
   EXPECT_EQ(control_->Ask("PUB a x"), "OK PUB a 0");
   EXPECT_EQ(CountIn(LastStats(), "closed"), 1u);
-  push_->ExpectOrderlyEnd();
+  push_->ExpectOrderlyEnd(SIGTERM, "slow consumer");
 }
 
 TEST_F(SlowReader, Latest) {

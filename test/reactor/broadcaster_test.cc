@@ -499,6 +499,9 @@ TEST_F(BroadcasterUse, GroupsThatAreNotThere) {
   EXPECT_NE(b->Publish("news", Payload("x")).ToString().find("\"news\""),
             std::string::npos);
   EXPECT_TRUE(absl::IsInvalidArgument(b->AddGroup("")));
+  GroupOptions unknown;
+  unknown.when_slow = static_cast<WhenSlow>(3);
+  EXPECT_TRUE(absl::IsInvalidArgument(b->AddGroup("news", unknown)));
   ASSERT_TRUE(b->AddGroup("news").ok());
   EXPECT_TRUE(absl::IsAlreadyExists(b->AddGroup("news")));
   EXPECT_TRUE(absl::IsInvalidArgument(b->Publish("news", Payload())));
@@ -544,6 +547,74 @@ TEST_F(BroadcasterUse, TooMuchThatWaits) {
   EXPECT_TRUE(b->Publish("all", Payload(std::string(200, 'd'))).ok());
   EXPECT_EQ(client.ReadExactly(200), std::string(200, 'd'));
   EXPECT_EQ(b->stats("all")->published, 3u);
+}
+
+// A member that waits for its output to leave, perhaps for ever, does not use
+// the bound up.
+TEST_F(BroadcasterUse, AStuckReaderOfTheLatestHoldsNobodyUp) {
+  auto b = *Broadcaster::Create(server_.engine());
+  GroupOptions options;
+  options.when_slow = WhenSlow::kLatest;
+  options.max_backlog = 0;
+  options.max_pending = 1;
+  ASSERT_TRUE(b->AddGroup("all", options).ok());
+  Client stuck = Client::Connect(server_.address(), SmallReceiver());
+  ASSERT_TRUE(b->Join("all", handler_.WaitFor(0)).ok());
+  Client reader = Client::Connect(server_.address());
+  ASSERT_TRUE(b->Join("all", handler_.WaitFor(1)).ok());
+  constexpr size_t kSize = size_t{1} << 20;
+  for (int m = 0; m < 30; ++m) {
+    ASSERT_TRUE(WaitUntil([&] { return b->stats("all")->pending == 0; })) << m;
+    const std::string message(kSize, static_cast<char>('a' + m));
+    ASSERT_TRUE(b->Publish("all", Payload(message)).ok()) << m;
+    ASSERT_TRUE(SameBytes(reader.ReadExactly(kSize), message));
+  }
+  // What waits is the newest, not an old one.
+  const std::string newest(kSize, 'a' + 29);
+  std::string last;
+  do {
+    last = stuck.ReadExactly(kSize);
+    ASSERT_EQ(last, std::string(kSize, last[0]));
+  } while (last != newest);
+}
+
+// "Publish, Leave, Close" is how to say goodbye; without the Leave the close is
+// first.
+TEST_F(BroadcasterUse, AMessageBeforeTheLeaveBeforeTheClose) {
+  auto b = *Broadcaster::Create(server_.engine());
+  ASSERT_TRUE(b->AddGroup("all").ok());
+  Client client = Client::Connect(server_.address());
+  const ConnectionRef ref = handler_.WaitFor(0);
+  ASSERT_TRUE(b->Join("all", ref).ok());
+  ASSERT_TRUE(b->Publish("all", Payload("goodbye")).ok());
+  ASSERT_TRUE(b->Leave("all", ref).ok());
+  ASSERT_TRUE(ref.Close().ok());
+  EXPECT_EQ(client.ReadToEof(), "goodbye");
+}
+
+// Members that cannot be written to any more are counted as such.
+TEST_F(BroadcasterUse, AMemberThatHasShutItsWritingDown) {
+  auto b = *Broadcaster::Create(server_.engine());
+  ASSERT_TRUE(b->AddGroup("all").ok());
+  Client client = Client::Connect(server_.address());
+  const ConnectionRef ref = handler_.WaitFor(0);
+  ASSERT_TRUE(b->Join("all", ref).ok());
+  ASSERT_TRUE(ref.Post([](Connection& c) { c.ShutdownWrite(); }).ok());
+  EXPECT_EQ(client.ReadToEof(), "");
+  ASSERT_TRUE(b->Publish("all", Payload("late")).ok());
+  ASSERT_TRUE(WaitUntil([&] { return b->stats("all")->dropped == 1; }));
+  EXPECT_EQ(b->stats("all")->delivered, 0u);
+}
+
+TEST_F(BroadcasterUse, AfterADrain) {
+  auto b = *Broadcaster::Create(server_.engine());
+  ASSERT_TRUE(b->AddGroup("all").ok());
+  server_.engine().Drain(milliseconds(10'000));
+  ASSERT_TRUE(server_.WaitForRun().ok());
+  EXPECT_TRUE(absl::IsUnavailable(b->Publish("all", Payload("x"))));
+  EXPECT_TRUE(absl::IsUnavailable(b->AddGroup("more")));
+  EXPECT_TRUE(absl::IsUnavailable(b->RemoveGroup("all")));
+  EXPECT_EQ(b->stats("all")->published, 0u);
 }
 
 TEST_F(BroadcasterUse, AfterTheEngineHasStopped) {

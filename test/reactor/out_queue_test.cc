@@ -35,7 +35,7 @@ class Pair {
   }
   // A payload of which `sent` bytes have left, for which the queue is empty.
   void Append(const Payload& payload, size_t sent = 0) {
-    queue_.Append(payload, sent);
+    queue_.Append(pool_, payload, sent);
     model_ += payload.view().substr(sent);
     Check();
   }
@@ -160,8 +160,8 @@ TEST(OutQueueTest, APayloadIsHeldAndNotCopied) {
   BufferPool pool(0);
   OutQueue queue;
   const Payload payload(Pattern(100'000));
-  queue.Append(payload, 99'000);
-  queue.Append(payload);
+  queue.Append(pool, payload, 99'000);
+  queue.Append(pool, payload);
   EXPECT_EQ(queue.bytes(), 101'000u);
   EXPECT_EQ(pool.outstanding_bytes(), 0u);
   iovec room[2];
@@ -173,17 +173,29 @@ TEST(OutQueueTest, APayloadIsHeldAndNotCopied) {
   EXPECT_TRUE(queue.empty());
 }
 
-// Where a block is there with room, a small one takes no entry of its own.
-TEST(OutQueueTest, ASmallPayloadGoesIntoABlockThatIsThere) {
+// Thousands of tiny ones do not take an entry each.
+TEST(OutQueueTest, SmallPayloadsBehindOthersAreCopied) {
   BufferPool pool(0);
   OutQueue queue;
-  queue.Append(pool, "abc");
-  queue.Append(Payload("def"));
-  iovec room[2];
-  ASSERT_EQ(queue.Gather(room), 1u);
-  EXPECT_EQ(std::string_view(static_cast<char*>(room[0].iov_base), 6),
-            "abcdef");
-  queue.Consume(6);
+  for (int i = 0; i < 3000; ++i) queue.Append(pool, Payload("12345678"));
+  EXPECT_EQ(queue.bytes(), 24'000u);
+  EXPECT_EQ(queue.pooled_bytes(), 24'000u - 8);
+  EXPECT_LE(pool.outstanding_bytes(), 64u << 10);
+  iovec room[64];
+  const size_t used = queue.Gather(room);
+  EXPECT_LE(used, 8u);
+  std::string all;
+  for (size_t i = 0; i < used; ++i) {
+    all.append(static_cast<char*>(room[i].iov_base), room[i].iov_len);
+  }
+  EXPECT_EQ(all.size(), 24'000u);
+  for (size_t i = 0; i < all.size(); i += 8) {
+    ASSERT_EQ(all.substr(i, 8), "12345678");
+  }
+  queue.Consume(4);
+  EXPECT_EQ(queue.pooled_bytes(), 24'000u - 8);
+  queue.Consume(24'000 - 4);
+  EXPECT_EQ(queue.pooled_bytes(), 0u);
 }
 
 // Large appends, and one byte at a time.

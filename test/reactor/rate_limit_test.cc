@@ -327,7 +327,6 @@ TEST_P(RateLimits, WhatIsLeftUnreadIsToldAgain) {
 // A pause of the handler's and one of the limit: reading needs the end of both.
 TEST_P(RateLimits, BesideAPauseOfTheHandlers) {
   LineHandler handler;
-  std::atomic<bool> paused{false};
   ReadPause pause;
   TestServer server(handler, {GetParam().Listen()}, WithLimit(Messages(50, 4)));
   Client client = Client::Connect(server.address());
