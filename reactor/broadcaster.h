@@ -58,9 +58,9 @@ struct BroadcasterOptions {
 };
 
 // Counters of a group. `published` counts messages, the next three recipients:
-// for each message, every one who was a member then is in exactly one of them
-// once it has been dealt out; one that waits (WhenSlow::kLatest), when it has
-// read, left or ended.
+// for each message, every one who is a member when it comes to the loop is in
+// exactly one of them as soon as it has been dealt out; one that waits
+// (WhenSlow::kLatest), when it has read, left or ended.
 struct GroupStats {
   size_t members = 0;
   uint64_t published = 0;
