@@ -27,6 +27,7 @@ namespace {
 // connect(2) gets slow when half the ports of one source address are taken.
 constexpr uint32_t kConnectionsPerSource = 5'000;
 constexpr int kStuckBuffer = 4096;
+constexpr useconds_t kProbeEveryUs = 200;
 
 char ByteOf(uint32_t number, size_t at) {
   return static_cast<char>((number * 2654435761u + at * 40503u) >> 16);
@@ -145,23 +146,22 @@ class Reader {
                           uint32_t source_index, int ready) {
   const int fd = Connect(counts, port, source_index, BroadcastRole::kEcho);
   char byte = 'e';
-  for (uint64_t i = 0;; ++i) {
-    const int64_t begin = NowNs();
-    if (i > 0 && write(fd, &byte, 1) != 1) Die(counts, "the echo: write");
+  const auto echo = [&] {
     if (read(fd, &byte, 1) != 1) Die(counts, "the echo: the connection ended");
-    const int64_t us = (NowNs() - begin) / 1000;
-    if (i == 0) {
-      if (write(ready, "e", 1) != 1) _exit(2);
-      close(ready);
+  };
+  echo();
+  if (write(ready, "e", 1) != 1) _exit(2);
+  close(ready);
+  for (;; usleep(kProbeEveryUs)) {
+    // Otherwise it would be one more load while CPU time is measured.
+    if (!counts.probing.load()) continue;
+    const int64_t begin = NowNs();
+    if (write(fd, &byte, 1) != 1) Die(counts, "the echo: write");
+    echo();
+    const size_t at = counts.samples.fetch_add(1);
+    if (at < BroadcastCounts::kMostSamples) {
+      counts.echo_us[at] = static_cast<uint32_t>((NowNs() - begin) / 1000);
     }
-    if (counts.probing.load()) {
-      const size_t at = counts.samples.fetch_add(1);
-      if (at < BroadcastCounts::kMostSamples) {
-        counts.echo_us[at] = static_cast<uint32_t>(us);
-      }
-    }
-    // A probe, not a load: the loop is to be busy with the broadcast.
-    usleep(200);
   }
 }
 

@@ -37,7 +37,7 @@ struct BroadcastCounts {
 
   std::atomic<uint64_t> messages{0};  // by all readers together
   std::atomic<uint64_t> bytes{0};
-  std::atomic<bool> probing{false};  // echo samples are kept
+  std::atomic<bool> probing{false};  // the echo is at work
   std::atomic<size_t> samples{0};
   std::array<uint32_t, kMostSamples> echo_us;
   std::atomic<bool> failed{false};

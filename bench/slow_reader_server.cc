@@ -1,6 +1,7 @@
 #include "bench/slow_reader_server.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -99,6 +100,12 @@ absl::Status RunSlowReaderServer(const SlowReaderOptions& options,
   engine_options.reactors = 1;
   engine_options.pinning.mode = CpuPinning::Mode::kList;
   engine_options.pinning.cpus = {options.cpu};
+  // That slow consumers are closed is what is measured here.
+  engine_options.log = [](LogLevel level, std::string_view line) {
+    if (level < LogLevel::kError) return;
+    std::fprintf(stderr, "slow_reader: %.*s\n", static_cast<int>(line.size()),
+                 line.data());
+  };
   engine_options.limits.max_outbound = options.cap;
   engine_options.limits.when_overflow = options.when_overflow;
   Handler handler(options, control);
