@@ -17,51 +17,67 @@ namespace {
 
 using std::chrono::milliseconds;
 
-class AcceptLimits : public ::testing::TestWithParam<MatrixParam> {};
+// Beside the other bounds: none, and one that is at work with the second
+// client.
+constexpr double kAcceptRates[] = {0, 20};
+
+class AcceptLimits : public ::testing::TestWithParam<MatrixParam> {
+ protected:
+  ListenerSpec Listen(double accept_rate) const {
+    ListenOptions options;
+    options.accept_rate = accept_rate;
+    options.accept_burst = accept_rate > 0 ? 1 : 0;
+    return ListenerSpec(GetParam().Listen(), options);
+  }
+};
 
 TEST_P(AcceptLimits, B11_TheNextIsServedWhenOneHasGone) {
-  LifeHandler handler;
-  handler.on_traffic = EchoTraffic;
-  Options options = GetParam().MakeOptions();
-  options.max_connections = 2;
-  options.when_full = WhenFull::kWait;
-  TestServer server(handler, {GetParam().Listen()}, options);
-  Client first = Client::Connect(server.address());
-  Client second = Client::Connect(server.address());
-  EXPECT_TRUE(first.Echo("1"));
-  EXPECT_TRUE(second.Echo("2"));
-  Client third = Client::Connect(server.address());
-  EXPECT_TRUE(third.SendAll("3"));
-  EXPECT_FALSE(third.Readable(milliseconds(50)));
-  EXPECT_EQ(handler.opened, 2);
-  first.Close();
-  EXPECT_EQ(third.ReadExactly(1), "3");
-  EXPECT_EQ(handler.opened, 3);
-  EXPECT_EQ(server.stats().rejected, 0u);
-  EXPECT_LE(server.stats().connections, 2u);
+  for (const double accept_rate : kAcceptRates) {
+    LifeHandler handler;
+    handler.on_traffic = EchoTraffic;
+    Options options = GetParam().MakeOptions();
+    options.max_connections = 2;
+    options.when_full = WhenFull::kWait;
+    TestServer server(handler, {Listen(accept_rate)}, options);
+    Client first = Client::Connect(server.address());
+    Client second = Client::Connect(server.address());
+    EXPECT_TRUE(first.Echo("1"));
+    EXPECT_TRUE(second.Echo("2"));
+    Client third = Client::Connect(server.address());
+    EXPECT_TRUE(third.SendAll("3"));
+    EXPECT_FALSE(third.Readable(milliseconds(50)));
+    EXPECT_EQ(handler.opened, 2);
+    first.Close();
+    EXPECT_EQ(third.ReadExactly(1), "3");
+    EXPECT_EQ(handler.opened, 3);
+    EXPECT_EQ(server.stats().rejected, 0u);
+    EXPECT_LE(server.stats().connections, 2u);
+  }
 }
 
 TEST_P(AcceptLimits, B11_TheOneTooManyIsRejectedAndALaterOneServed) {
-  LifeHandler handler;
-  handler.on_traffic = EchoTraffic;
-  Options options = GetParam().MakeOptions();
-  options.max_connections = 2;
-  options.when_full = WhenFull::kReject;
-  TestServer server(handler, {GetParam().Listen()}, options);
-  Client first = Client::Connect(server.address());
-  Client second = Client::Connect(server.address());
-  EXPECT_TRUE(first.Echo("1"));
-  EXPECT_TRUE(second.Echo("2"));
-  Client third = Client::Connect(server.address());
-  int error = 0;
-  EXPECT_EQ(third.ReadToEnd(&error), "");
-  EXPECT_EQ(server.stats().rejected, 1u);
-  EXPECT_EQ(handler.opened, 2);
-  first.Close();
-  ASSERT_TRUE(WaitUntil([&] { return server.stats().connections == 1; }));
-  Client fourth = Client::Connect(server.address());
-  EXPECT_TRUE(fourth.Echo("4"));
-  EXPECT_EQ(handler.opened, 3);
+  for (const double accept_rate : kAcceptRates) {
+    LifeHandler handler;
+    handler.on_traffic = EchoTraffic;
+    Options options = GetParam().MakeOptions();
+    options.max_connections = 2;
+    options.when_full = WhenFull::kReject;
+    TestServer server(handler, {Listen(accept_rate)}, options);
+    Client first = Client::Connect(server.address());
+    Client second = Client::Connect(server.address());
+    EXPECT_TRUE(first.Echo("1"));
+    EXPECT_TRUE(second.Echo("2"));
+    Client third = Client::Connect(server.address());
+    int error = 0;
+    EXPECT_EQ(third.ReadToEnd(&error), "");
+    EXPECT_EQ(server.stats().rejected, 1u);
+    EXPECT_EQ(handler.opened, 2);
+    first.Close();
+    ASSERT_TRUE(WaitUntil([&] { return server.stats().connections == 1; }));
+    Client fourth = Client::Connect(server.address());
+    EXPECT_TRUE(fourth.Echo("4"));
+    EXPECT_EQ(handler.opened, 3);
+  }
 }
 
 // Also when reactors look into their queues at the same time.
