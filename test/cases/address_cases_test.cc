@@ -137,28 +137,42 @@ TEST_P(AddressCases, B108_PortZeroGivesOneRealPortALoopAndListener) {
 }
 
 TEST_P(AddressCases, B110_BothWildcardsSideBySide) {
+  // A port that is free for one family may be in TIME_WAIT in the other one,
+  // left there by anybody on this machine: then another port it is.
+  constexpr int kAttempts = 200;
+  const auto on_port_of = [&](const TestServer& server, const char* host) {
+    return std::make_unique<TestServer>(
+        handler_, std::vector<ListenerSpec>{At(host, server.address().port())},
+        GetParam().MakeOptions());
+  };
   for (const int birth : {-1, 0, 1}) {
     SCOPED_TRACE("IPV6_V6ONLY starts as " + std::to_string(birth));
     v6_only_at_birth = birth;
-    TestServer first(handler_, {"tcp://[::]:0"}, GetParam().MakeOptions());
-    ASSERT_TRUE(first.created().ok()) << first.created().ToString();
-    const uint16_t port = first.address().port();
-    EXPECT_EQ(first.address().ToString(), At("tcp://[::]", port));
-    // Alone it does not take IPv4.
-    EXPECT_EQ(ConnectError(At("tcp://127.0.0.1", port)), ECONNREFUSED);
-    EXPECT_EQ(ConnectError(At("tcp://[::1]", port)), 0);
+    for (int attempt = 1;; ++attempt) {
+      TestServer first(handler_, {"tcp://[::]:0"}, GetParam().MakeOptions());
+      ASSERT_TRUE(first.created().ok()) << first.created().ToString();
+      const uint16_t port = first.address().port();
+      EXPECT_EQ(first.address().ToString(), At("tcp://[::]", port));
+      // Alone it does not take IPv4.
+      EXPECT_EQ(ConnectError(At("tcp://127.0.0.1", port)), ECONNREFUSED);
+      EXPECT_EQ(ConnectError(At("tcp://[::1]", port)), 0);
 
-    TestServer second(handler_, {At("tcp://0.0.0.0", port)},
-                      GetParam().MakeOptions());
-    ASSERT_TRUE(second.created().ok()) << second.created().ToString();
-    EXPECT_EQ(ConnectError(At("tcp://127.0.0.1", port)), 0);
-    EXPECT_EQ(ConnectError(At("tcp://[::1]", port)), 0);
+      const auto second = on_port_of(first, "tcp://0.0.0.0");
+      if (!second->created().ok() && attempt < kAttempts) continue;
+      ASSERT_TRUE(second->created().ok()) << second->created().ToString();
+      EXPECT_EQ(ConnectError(At("tcp://127.0.0.1", port)), 0);
+      EXPECT_EQ(ConnectError(At("tcp://[::1]", port)), 0);
+      break;
+    }
   }
   // And of one engine.
-  TestServer both(handler_, {"tcp4://:0"}, GetParam().MakeOptions());
-  const uint16_t port = both.address().port();
-  TestServer tcp6(handler_, {At("tcp6://", port)}, GetParam().MakeOptions());
-  EXPECT_TRUE(tcp6.created().ok()) << tcp6.created().ToString();
+  for (int attempt = 1;; ++attempt) {
+    TestServer tcp4(handler_, {"tcp4://:0"}, GetParam().MakeOptions());
+    const auto tcp6 = on_port_of(tcp4, "tcp6://");
+    if (!tcp6->created().ok() && attempt < kAttempts) continue;
+    EXPECT_TRUE(tcp6->created().ok()) << tcp6->created().ToString();
+    break;
+  }
 }
 
 TEST_P(AddressCases, B110_Tcp6AloneTakesOnlyIpv6) {

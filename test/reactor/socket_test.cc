@@ -159,9 +159,18 @@ TEST(ListenTest, B110DualStackTakesBoth) {
 }
 
 TEST(ListenTest, B110BothWildcardsOnOnePort) {
-  const BoundSocket v6 = Listening("tcp://[::]:0");
+  // A port that is free for IPv6 may be in TIME_WAIT for IPv4, left there by
+  // anybody: then another one it is.
+  BoundSocket v6;
+  absl::StatusOr<BoundSocket> second;
+  for (int attempt = 0; attempt < 200 && !second.ok(); ++attempt) {
+    v6 = Listening("tcp://[::]:0");
+    second = Listen(WithPort("tcp://0.0.0.0:0", v6.address.port()), {},
+                    /*reuse_port=*/false);
+  }
+  ASSERT_TRUE(second.ok()) << second.status().ToString();
+  const BoundSocket v4 = *std::move(second);
   const uint16_t port = v6.address.port();
-  const BoundSocket v4 = Listening(WithPort("tcp://0.0.0.0:0", port));
   EXPECT_EQ(GetInt(v6.fd.get(), IPPROTO_IPV6, IPV6_V6ONLY), 1);
   EXPECT_THAT(PeerSeen(v4, WithPort("tcp://127.0.0.1:0", port)).ToString(),
               StartsWith("tcp://127.0.0.1:"));
