@@ -43,8 +43,8 @@ struct GroupOptions {
 
 struct BroadcasterOptions {
   // System calls of a reactor before it looks at its other events; >= 1. A send
-  // takes 2 to 10 microseconds, so 128 hold other traffic up for about one
-  // millisecond at most.
+  // takes 5 to 10 microseconds (bench/broadcast), so 128 hold other traffic up
+  // for about one millisecond at most.
   int sends_per_turn = 128;
   // Sends a second, of each reactor; 0: as many as there is time for.
   double sends_per_second = 0;

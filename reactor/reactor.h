@@ -34,9 +34,10 @@ struct TimerId {
 // Lifetime: as long as the engine.
 //
 // One turn of the loop, in this order: the events of one batch (at most 256);
-// timers that are due; tasks that were posted before the turn began; output
-// written outside of a connection's own callback is sent; connections marked
-// for closing get their OnClose; their descriptors and memory are released.
+// timers that are due; tasks that were posted before the turn began; a slice of
+// the broadcasts that are due; output written outside of a connection's own
+// callback is sent; connections marked for closing get their OnClose; their
+// descriptors and memory are released.
 class Reactor {
  public:
   Reactor(const Reactor&) = delete;

@@ -118,28 +118,28 @@ absl::StatusOr<GroupStats> BroadcastCore::stats(std::string_view name) const {
 
 // --- Members.
 
-absl::StatusOr<size_t> BroadcastCore::ReactorOf(
-    const ConnectionRef& ref) const {
+absl::StatusOr<BroadcastCore::Membership> BroadcastCore::Find(
+    std::string_view name, const ConnectionRef& ref) const {
+  if (engine_.ending()) return Ending();
+  absl::StatusOr<GroupRef> group = Find(name);
+  if (!group.ok()) return group.status();
   const Mailbox* mailbox = ReactorImpl::MailboxOf(ref);
   if (mailbox == nullptr) return absl::NotFoundError("no connection");
-  const auto found = by_mailbox_.find(mailbox);
-  if (found == by_mailbox_.end()) {
+  const auto reactor = by_mailbox_.find(mailbox);
+  if (reactor == by_mailbox_.end()) {
     return absl::InvalidArgumentError(
         "the connection belongs to another engine");
   }
-  return found->second;
+  return Membership{*std::move(group), reactor->second};
 }
 
 absl::Status BroadcastCore::Join(std::string_view name,
                                  const ConnectionRef& ref) {
-  if (engine_.ending()) return Ending();
-  const absl::StatusOr<GroupRef> group = Find(name);
-  if (!group.ok()) return group.status();
-  const absl::StatusOr<size_t> reactor = ReactorOf(ref);
-  if (!reactor.ok()) return reactor.status();
-  (*group)->on(*reactor).joined.store(true, std::memory_order_relaxed);
+  const absl::StatusOr<Membership> in = Find(name, ref);
+  if (!in.ok()) return in.status();
+  in->group->on(in->reactor).joined.store(true, std::memory_order_relaxed);
   return ReactorImpl::PostTo(
-      ref, [shard = shards_[*reactor], group = *group](Connection& c) {
+      ref, [shard = shards_[in->reactor], group = in->group](Connection& c) {
         shard->Join(group, c);
         return true;
       });
@@ -147,13 +147,10 @@ absl::Status BroadcastCore::Join(std::string_view name,
 
 absl::Status BroadcastCore::Leave(std::string_view name,
                                   const ConnectionRef& ref) {
-  if (engine_.ending()) return Ending();
-  const absl::StatusOr<GroupRef> group = Find(name);
-  if (!group.ok()) return group.status();
-  const absl::StatusOr<size_t> reactor = ReactorOf(ref);
-  if (!reactor.ok()) return reactor.status();
+  const absl::StatusOr<Membership> in = Find(name, ref);
+  if (!in.ok()) return in.status();
   return ReactorImpl::PostTo(
-      ref, [shard = shards_[*reactor], group = *group](Connection& c) {
+      ref, [shard = shards_[in->reactor], group = in->group](Connection& c) {
         shard->Leave(*group, c);
         return true;
       });

@@ -47,8 +47,12 @@ class BroadcastCore {
 
   absl::StatusOr<GroupRef> Find(std::string_view name) const
       SLUICE_EXCLUDES(mutex_);
-  // The reactor of a connection.
-  absl::StatusOr<size_t> ReactorOf(const ConnectionRef& ref) const;
+  struct Membership {
+    GroupRef group;
+    size_t reactor;  // of the connection
+  };
+  absl::StatusOr<Membership> Find(std::string_view name,
+                                  const ConnectionRef& ref) const;
   absl::Status PostRemoval(const GroupRef& group);
 
   EngineImpl& engine_;

@@ -12,9 +12,8 @@
 namespace sluice::internal {
 namespace {
 
-// Of one send: far below IOV_MAX, and more bytes than a socket takes at once
-// would only be queued.
-constexpr uint32_t kMessagesPerSend = 64;
+// Of one send: more than a socket takes at once would only be queued.
+constexpr size_t kMessagesPerSend = ReactorImpl::kMostShared;
 constexpr size_t kBytesPerSend = size_t{64} << 10;
 // Members that nothing is due to cost little, but not nothing: so many count as
 // a send.

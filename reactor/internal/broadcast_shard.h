@@ -109,7 +109,7 @@ class BroadcastShard {
   int RunPart(Part& part, int sends);
   int Serve(Part& part, Member& member, int sends);
   void ServeSlow(Part& part, Member& member, Connection& c);
-  // It has got, or will not get, all that was due to it.
+  // It has got so many more, or will not get them.
   void Advance(Part& part, Member& member, uint32_t messages, Counter* as);
   void StopWaiting(Part& part, Member& member);
   void DropMessages(Part& part, uint32_t before);

@@ -64,6 +64,9 @@ class ReactorImpl final : public Reactor {
   static constexpr size_t kFlushesPerTurn = 256;
   // Output of one callback that is gathered before it is sent.
   static constexpr size_t kCorkBytes = size_t{64} << 10;
+  // Writes of this size go to the kernel at once instead of through the cork: a
+  // copy would cost more than a system call.
+  static constexpr size_t kDirectBytes = size_t{16} << 10;
   // Connection::listener_ of a dialed one.
   static constexpr uint16_t kDialed = UINT16_MAX;
 

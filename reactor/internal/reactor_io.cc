@@ -17,9 +17,6 @@
 namespace sluice::internal {
 namespace {
 
-// Writes of this size go to the kernel at once instead of through the cork: a
-// copy would cost more than a system call.
-constexpr size_t kDirectBytes = size_t{16} << 10;
 // Pieces of one sendmsg. Far below IOV_MAX (1,024): what they hold fills a
 // socket buffer anyway.
 constexpr size_t kGatherPieces = 64;

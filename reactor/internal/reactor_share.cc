@@ -11,15 +11,8 @@
 #include "reactor/internal/reactor_impl.h"
 
 namespace sluice::internal {
-namespace {
-
-// Below it copying into the cork is cheaper than a system call of its own.
-constexpr size_t kHeldBytes = size_t{16} << 10;
-
-}  // namespace
-
 absl::Status ReactorImpl::Write(Connection& c, Payload payload) {
-  if (payload.size() < kHeldBytes) {
+  if (payload.size() < kDirectBytes) {
     const std::string_view bytes = payload.view();
     return Write(c, std::span(&bytes, 1));
   }
