@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "bench/loopback.h"
 
@@ -19,6 +20,26 @@ namespace {
 // connect(2) gets slow when half the ports of one source address are taken.
 constexpr size_t kConnectionsPerSource = 5'000;
 constexpr time_t kPatienceSeconds = 30;
+
+// The line "<label>   1234 kB".
+absl::StatusOr<double> BytesOnLine(const std::string& path,
+                                   const std::string& label) {
+  std::FILE* file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) return absl::ErrnoToStatus(errno, path);
+  char line[256];
+  double kib = -1;
+  while (kib < 0 && std::fgets(line, sizeof line, file) != nullptr) {
+    if (!absl::StartsWith(line, label) ||
+        std::sscanf(line + label.size(), "%lf kB", &kib) != 1) {
+      kib = -1;
+    }
+  }
+  std::fclose(file);
+  if (kib < 0) {
+    return absl::InternalError(absl::StrCat(path, ": no line ", label));
+  }
+  return kib * 1024;
+}
 
 }  // namespace
 
@@ -64,17 +85,11 @@ void IdleClients::Close() {
 }
 
 absl::StatusOr<double> ResidentBytes(pid_t pid) {
-  const std::string path = absl::StrCat("/proc/", pid, "/smaps_rollup");
-  std::FILE* file = std::fopen(path.c_str(), "re");
-  if (file == nullptr) return absl::ErrnoToStatus(errno, path);
-  char line[256];
-  double kib = -1;
-  while (kib < 0 && std::fgets(line, sizeof line, file) != nullptr) {
-    if (std::sscanf(line, "Rss: %lf kB", &kib) != 1) kib = -1;
-  }
-  std::fclose(file);
-  if (kib < 0) return absl::InternalError(absl::StrCat(path, ": no Rss line"));
-  return kib * 1024;
+  return BytesOnLine(absl::StrCat("/proc/", pid, "/smaps_rollup"), "Rss:");
+}
+
+absl::StatusOr<double> SlabBytes() {
+  return BytesOnLine("/proc/meminfo", "Slab:");
 }
 
 double BytesPerConnection(const std::vector<MemoryPoint>& points) {

@@ -44,6 +44,10 @@ class IdleClients {
 // by some hundred KiB.
 absl::StatusOr<double> ResidentBytes(pid_t pid);
 
+// Slab of /proc/meminfo: sockets, files and epoll's entries are in it, of the
+// whole system.
+absl::StatusOr<double> SlabBytes();
+
 struct MemoryPoint {
   double connections = 0;
   double bytes = 0;

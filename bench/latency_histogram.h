@@ -41,6 +41,15 @@ class LatencyHistogram {
     return 0;
   }
 
+  // Calls visit(upper edge in ns, count) for each bucket that has any, in
+  // order.
+  template <typename Visitor>
+  void ForEachBucket(Visitor visit) const {
+    for (size_t i = 0; i < kBuckets; ++i) {
+      if (counts_[i] > 0) visit(std::min(UpperEdge(i), max_), counts_[i]);
+    }
+  }
+
   uint64_t total() const { return total_; }
   uint64_t max() const { return max_; }
 

@@ -2,7 +2,7 @@
 # The lab: every server against every workload, in turns, in one run.
 #   bench/run.sh [--quick|--full] [FLAGS OF bench/lab/lab.py]
 #   bench/run.sh --quick --servers=raw_epoll,sluice --workloads=echo_64
-# --quick: 3 turns of a quarter of the messages; --full, the default: 7 turns.
+# --quick: 5 turns; --full, the default: 21 where goals are close, else fewer.
 # Prints a table for each workload; lab.json and lab.html in build/release/lab, or
 # where --out says, have the same and more. Unless --workloads or --servers asks
 # for a part, the programs that measure one thing each follow (README.md).
@@ -12,11 +12,11 @@ set -euo pipefail
 # shellcheck source=cmake/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../cmake/common.sh"
 
-flags=(--turns=7)
+flags=(--turns=21)
 turns=7
 case ${1-} in
   --quick)
-    flags=(--turns=3 --scale=0.25)
+    flags=(--turns=5)
     turns=3
     shift
     ;;

@@ -99,20 +99,47 @@ def run_turn(spec, workload, args):
     return json.loads(client.stdout)
 
 
-def run_workload(workload, servers, args):
-    """{server: [figures of each turn]}, A B C B C A C A B ..."""
-    turns = {spec.name: [] for spec in servers}
-    failures = {}
-    for turn in range(args.turns):
+def groups_of(chosen):
+    """Workloads that a goal compares run in the same turns, others alone."""
+    groups = []
+    for workload in chosen:
+        for group in groups:
+            if any(workload.compared_with(w) for w in group):
+                group.append(workload)
+                break
+        else:
+            groups.append([workload])
+    return groups
+
+
+def run_group(group, servers, args):
+    """({workload: {server: {turn: figures}}}, {workload: {server: failure}}).
+
+    Each turn is short and has every server once, A B C B C A C A B ...: what is
+    compared was measured within seconds of each other. Peers that are far from
+    being the best are left out after the first few turns.
+    """
+    turns = {w.name: {s.name: {} for s in servers if w.runs(s)} for w in group}
+    failures = {w.name: {} for w in group}
+    for turn in range(max(w.turns(args.turns) for w in group)):
         first = turn % len(servers)
         for spec in servers[first:] + servers[:first]:
-            if spec.name in failures:
-                continue
-            try:
-                turns[spec.name].append(run_turn(spec, workload, args))
-            except LabError as error:
-                print(f"  FAILED  {error}", file=sys.stderr)
-                failures[spec.name] = str(error)
+            for workload in group:
+                own = turns[workload.name]
+                if (
+                    not workload.runs(spec)
+                    or turn >= workload.turns(args.turns)
+                    or spec.name in failures[workload.name]
+                    or report.is_far_off(workload, spec, own, turn)
+                ):
+                    continue
+                try:
+                    figures = run_turn(spec, workload, args)
+                except LabError as error:
+                    print(f"  FAILED  {error}", file=sys.stderr)
+                    failures[workload.name][spec.name] = str(error)
+                else:
+                    own[spec.name][turn] = figures
     return turns, failures
 
 
@@ -138,7 +165,7 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", required=True, help="folder of the servers")
     parser.add_argument("--out", default="lab", help="folder of the results")
-    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--turns", type=int, default=21)
     parser.add_argument(
         "--scale", type=float, default=1.0, help="of the number of messages"
     )
@@ -195,25 +222,33 @@ def main():
     }
     for spec in missing:
         print(f"NOT BUILT: {spec.name}; it is in none of these figures")
-    for workload in args.workloads:
-        servers = [spec for spec in built if workload.runs(spec)]
-        if not servers:
-            continue
-        turns, failures = run_workload(workload, servers, args)
-        result = report.summarize(workload, servers, turns, failures)
-        results["workloads"].append(result)
-        print(report.table(result), flush=True)
+    for group in groups_of(args.workloads):
+        turns, failures = run_group(group, built, args)
+        for workload in group:
+            servers = [spec for spec in built if workload.runs(spec)]
+            if not servers:
+                continue
+            result = report.summarize(workload, servers, turns, failures)
+            results["workloads"].append(result)
+            print(report.table(result), flush=True)
     os.makedirs(args.out, exist_ok=True)
     with open(os.path.join(args.out, "lab.json"), "w", encoding="utf-8") as file:
         json.dump(results, file, indent=1)
     with open(os.path.join(args.out, "lab.html"), "w", encoding="utf-8") as file:
         file.write(report.page(results))
     print(f"written: {args.out}/lab.json, {args.out}/lab.html")
-    goals = [goal for w in results["workloads"] for goal in w["goals"]]
+    goals = [
+        goal
+        for w in results["workloads"]
+        for goal in w["goals"]
+        if not goal.get("control")
+    ]
     missed = [goal for goal in goals if not goal["met"]]
+    undecided = [goal for goal in goals if report.is_undecided(goal)]
     failed = [w["name"] for w in results["workloads"] if w["failures"]]
     print(
         f"goals: {len(goals) - len(missed)} of {len(goals)} met"
+        + (f", {len(undecided)} undecided" if undecided else "")
         + (f"; turns failed in {', '.join(failed)}" if failed else "")
     )
     if failed:

@@ -39,6 +39,9 @@ DEFINE_int32(idle_beside, 0, "echo: connections that are open and say nothing");
 DEFINE_double(rate, 10'000, "open: messages a second");
 DEFINE_int32(duration_ms, 2'000, "open: of the turn");
 DEFINE_int32(warmup_ms, 200, "echo, open: traffic that is not counted");
+DEFINE_bool(histogram, false,
+            "echo: all round trips too, [[ns, how many], ...], for percentiles "
+            "of several turns together");
 DEFINE_int32(points, 30, "idle: how often the memory is read on the way");
 
 namespace sluice::bench {
@@ -62,6 +65,15 @@ class Figures {
           static_cast<double>(times.Percentile(fraction)) / 1e3);
     }
     Add((prefix + "max_us").c_str(), static_cast<double>(times.max()) / 1e3);
+  }
+  void AddHistogram(const char* name, const LatencyHistogram& times) {
+    std::string pairs;
+    times.ForEachBucket([&pairs](uint64_t ns, uint64_t count) {
+      absl::StrAppend(&pairs, pairs.empty() ? "" : ", ", "[", ns, ", ", count,
+                      "]");
+    });
+    absl::StrAppend(&json_, json_.empty() ? "" : ", ", "\"", name, "\": [",
+                    pairs, "]");
   }
   std::string Json() const { return "{" + json_ + "}"; }
 
@@ -135,6 +147,7 @@ absl::Status Echo(const ServerProbe& server, Figures* figures) {
       });
   if (!s.ok()) return s;
   figures->AddTimes("", run->rtt);
+  if (FLAGS_histogram) figures->AddHistogram("round_trips", run->rtt);
   return absl::OkStatus();
 }
 
@@ -242,6 +255,7 @@ absl::Status Idle(const ServerProbe& server, Figures* figures) {
   if (!before.ok()) return before.status();
   IdleClients idle(port);
   std::vector<MemoryPoint> points;
+  std::vector<MemoryPoint> kernel_points;  // both ends are in the kernel's
   int64_t open_ns = 0;
   const absl::StatusOr<int64_t> cpu_begin = server.CpuNs();
   if (!cpu_begin.ok()) return cpu_begin.status();
@@ -264,6 +278,11 @@ absl::Status Idle(const ServerProbe& server, Figures* figures) {
     const absl::StatusOr<double> bytes = ResidentBytes(server.pid());
     if (!bytes.ok()) return bytes.status();
     points.push_back({static_cast<double>(wanted), *bytes});
+    // The first ones fill what others left in half-empty slabs.
+    if (i * 2 < FLAGS_points) continue;
+    const absl::StatusOr<double> slab = SlabBytes();
+    if (!slab.ok()) return slab.status();
+    kernel_points.push_back({static_cast<double>(wanted), *slab});
   }
   const absl::StatusOr<int64_t> cpu_opened = server.CpuNs();
   if (!cpu_opened.ok()) return cpu_opened.status();
@@ -280,6 +299,7 @@ absl::Status Idle(const ServerProbe& server, Figures* figures) {
   const auto count = static_cast<double>(FLAGS_connections);
   figures->Add("count", count);
   figures->Add("bytes_per_connection", BytesPerConnection(points));
+  figures->Add("kernel_bytes", BytesPerConnection(kernel_points));
   figures->Add("rss_first_bytes", points.front().bytes);
   figures->Add("rss_last_bytes", points.back().bytes);
   figures->Add("open_wall_ns", static_cast<double>(open_ns) / count);

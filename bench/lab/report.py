@@ -1,7 +1,12 @@
 """Medians, ratios and goals of the turns, as a table and as a page."""
 
+import collections
 import html
+import math
+import random
 import statistics
+
+import workloads
 
 
 def processor():
@@ -15,26 +20,15 @@ def processor():
     return "unknown"
 
 
-# Medians of finished workloads, for goals that compare with another one.
-_finished = {}
+HISTOGRAM = "round_trips"  # [[ns, how many], ...], where it was asked for
 
 
 def summarize(workload, servers, turns, failures):
-    """One workload's part of lab.json."""
-    figures = {}
-    for spec in servers:
-        if spec.name in failures or not turns[spec.name]:
-            continue
-        names = turns[spec.name][0].keys()
-        figures[spec.name] = {
-            name: {
-                "median": statistics.median(t[name] for t in turns[spec.name]),
-                "least": min(t[name] for t in turns[spec.name]),
-                "most": max(t[name] for t in turns[spec.name]),
-            }
-            for name in names
-        }
-    _finished[workload.name] = figures
+    """One workload's part of lab.json. Turns: of it and of the workloads that
+    it is compared with, {workload: {server: {turn: figures}}}."""
+    own = turns[workload.name]
+    failures = failures[workload.name]
+    measured = [s for s in servers if s.name not in failures and own[s.name]]
     result = {
         "name": workload.name,
         "title": workload.title,
@@ -47,62 +41,207 @@ def summarize(workload, servers, turns, failures):
                 "name": spec.name,
                 "kind": spec.kind,
                 "table": spec.table,
-                "figures": figures[spec.name],
-                "turns": turns[spec.name],
+                "figures": medians(own[spec.name]),
+                "turns": [
+                    {"turn": turn, **figures}
+                    for turn, figures in sorted(own[spec.name].items())
+                ],
             }
-            for spec in servers
-            if spec.name in figures
+            for spec in measured
         ],
         "failures": failures,
     }
+    floor = next((s.name for s in measured if s.kind == "floor"), None)
+    for server in result["servers"]:
+        ratios = floor and neighbours(
+            own[server["name"]], own[floor], workload.figure
+        )
+        server["ratio"] = statistics.median(ratios) if ratios else None
     result["goals"] = [
         judged
         for goal in workload.goals
-        if (judged := judge(goal, workload, servers, figures)) is not None
+        if (judged := judge(goal, workload, measured, turns)) is not None
     ]
     result["notes"] = notes(result)
     return result
 
 
-def judge(goal, workload, servers, figures):
+def medians(turns):
+    """{figure: its median, least and most} of {turn: figures}."""
+    all_turns = list(turns.values())
+    return {
+        name: {
+            "median": statistics.median(t[name] for t in all_turns),
+            "least": min(t[name] for t in all_turns),
+            "most": max(t[name] for t in all_turns),
+        }
+        for name in all_turns[0]
+        if name != HISTOGRAM
+    }
+
+
+def judge(goal, workload, measured, turns):
     """None if what it compares was not measured in this run."""
     figure = goal.figure or workload.figure
-    if goal.server not in figures:
+    own = turns[workload.name]
+    if goal.server not in {spec.name for spec in measured}:
         return None
-    value = figures[goal.server][figure]["median"]
+    if goal.pooled:
+        return judge_pooled(goal, figure, own)
+    value = median_of(own[goal.server], figure)
     if not goal.beside:
-        measured, what = value, f"{goal.server}: {figure} at most {goal.limit:g}"
-    else:
-        beside = reference(goal, figure, servers, figures)
-        if beside is None:
-            return None
-        name, base = beside
-        measured = value / base
-        what = f"{goal.server} at most {goal.limit:g} times {name}"
-        if goal.figure:
-            what = f"{goal.figure} of {what}"
-    return {"what": what, "measured": measured, "met": measured <= goal.limit}
+        return {
+            "what": f"{goal.server}: {figure} at most {goal.limit:g}",
+            "limit": goal.limit,
+            "measured": value,
+            "met": value <= goal.limit,
+        }
+    best = None  # of those it is compared with: the one that does best
+    for name, others in references(goal, measured, workload, turns):
+        ratios = neighbours(own[goal.server], others, figure)
+        if ratios and (best is None or statistics.median(ratios) > best[0]):
+            best = statistics.median(ratios), ratios, name, others
+    if best is None:
+        return None
+    ratio, ratios, name, others = best
+    what = f"{goal.server} at most {goal.limit:g} times {name}"
+    if goal.figure:
+        what = f"{goal.figure} of {what}"
+    return {
+        "what": what,
+        "limit": goal.limit,
+        "measured": ratio,
+        "met": ratio <= goal.limit,
+        "interval": median_interval(ratios),
+        "of_medians": value / median_of(others, figure),
+    }
 
 
-def reference(goal, figure, servers, figures):
-    """(name, value) of what a goal compares with."""
+PERCENTILES = {"p50_us": 0.5, "p90_us": 0.9, "p99_us": 0.99, "p999_us": 0.999}
+
+
+def judge_pooled(goal, figure, own):
+    """One percentile of all turns' messages. A turn's own p99.9 says whether the
+    machine stood still once: 64 messages are waiting when it does."""
+    others = own.get(goal.beside)
+    if not others:
+        return None
+    both = [turn for turn in own[goal.server] if turn in others]
+    if not both:
+        return None
+
+    def ratio(turns):
+        return pooled_percentile(
+            [own[goal.server][turn] for turn in turns], PERCENTILES[figure]
+        ) / pooled_percentile([others[turn] for turn in turns], PERCENTILES[figure])
+
+    # Bootstrap: the same number of turns drawn again and again, the seed fixed.
+    draw = random.Random(1)
+    again = sorted(ratio(draw.choices(both, k=len(both))) for _ in range(1_000))
+    measured = ratio(both)
+    return {
+        "what": f"{figure} of all turns together, {goal.server} at most"
+        f" {goal.limit:g} times {goal.beside}",
+        "limit": goal.limit,
+        "measured": measured,
+        "met": measured <= goal.limit,
+        "interval": [again[25], again[974]],
+        "of_medians": median_of(own[goal.server], figure) / median_of(others, figure),
+        "control": goal.control,
+    }
+
+
+def pooled_percentile(turns, fraction):
+    """In ns, of the histograms of several turns."""
+    counts = collections.Counter()
+    for figures in turns:
+        for ns, count in figures[HISTOGRAM]:
+            counts[ns] += count
+    left = math.ceil(fraction * counts.total())
+    for ns, count in sorted(counts.items()):
+        left -= count
+        if left <= 0:
+            return ns
+    raise ValueError("no round trips were recorded")
+
+
+def references(goal, measured, workload, turns):
+    """[(name, {turn: figures})] of what a goal compares with."""
+    own = turns[workload.name]
     if goal.beside in ("best_peer", "best_writer"):
-        peers = [
-            (figures[spec.name][figure]["median"], spec.name)
-            for spec in servers
+        return [
+            (f"the best peer ({spec.name})", own[spec.name])
+            for spec in measured
             if spec.kind == "peer"
-            and spec.name in figures
             and (goal.beside == "best_peer" or not spec.gathers)
         ]
-        if not peers:
-            return None
-        value, name = min(peers)
-        return f"the best peer ({name})", value
     name, _, other = goal.beside.partition(" @ ")
-    where = _finished.get(other, {}) if other else figures
-    if name not in where:
-        return None
-    return goal.beside, where[name][figure]["median"]
+    where = turns.get(other or workload.name, {})
+    return [(goal.beside, where[name])] if where.get(name) else []
+
+
+def neighbours(turns, others, figure):
+    """The ratio in each turn that has both: the machine's speed changes within
+    a minute, so only what was measured side by side is compared."""
+    return [
+        figures[figure] / others[turn][figure]
+        for turn, figures in turns.items()
+        if turn in others and others[turn][figure] > 0
+    ]
+
+
+def is_far_off(workload, spec, turns, turn):
+    """Whether a peer has shown in the first turns that no goal is about it."""
+    if spec.kind != "peer" or turn < workloads.FEW_TURNS:
+        return False
+    first = {
+        peer.name: dict(list(turns[peer.name].items())[: workloads.FEW_TURNS])
+        for peer in workloads.SERVERS
+        if peer.kind == "peer" and turns.get(peer.name)
+    }
+    if spec.name not in first:
+        return False
+    best = min(first.values(), key=lambda of: median_of(of, workload.figure))
+    ratios = neighbours(first[spec.name], best, workload.figure)
+    return bool(ratios) and statistics.median(ratios) > workloads.FAR_OFF
+
+
+def median_of(turns, figure):
+    return statistics.median(figures[figure] for figures in turns.values())
+
+
+def median_interval(values):
+    """Where the median lies with 95 % confidence, whatever the distribution:
+    between two order statistics (the binomial's normal approximation). With
+    fewer than six values there is no such pair: the least and the most."""
+    ordered = sorted(values)
+    n = len(ordered)
+    low = max(math.floor((n - 1.96 * math.sqrt(n)) / 2), 0)
+    return [ordered[low], ordered[n - 1 - low]]
+
+
+def verdict(goal):
+    """What was measured, for the table and for the page."""
+    text = f"{goal['what']}: {goal['measured']:.3f}"
+    if "interval" in goal:
+        low, high = goal["interval"]
+        text += f" ({low:.3f} to {high:.3f}; medians {goal['of_medians']:.3f})"
+    return text
+
+
+def word(goal):
+    if goal.get("control"):
+        return "control"
+    if goal["met"]:
+        return "ok"
+    # The interval of what was measured has the limit in it.
+    return "UNDECIDED" if is_undecided(goal) else "MISSED"
+
+
+def is_undecided(goal):
+    return not goal["met"] and "interval" in goal and (
+        goal["interval"][0] <= goal["limit"]
+    )
 
 
 def notes(result):
@@ -122,41 +261,30 @@ def notes(result):
     return said
 
 
-def floor_of(result):
-    for server in result["servers"]:
-        if server["kind"] == "floor":
-            return server
-    return None
-
-
 def table(result):
     columns = [result["figure"], *result["also"]]
     lines = [f"\n{result['name']}: {result['title']}; {result['unit']}"]
     lines.append(
-        f"  {'':<22}{'table':>7}{'ratio':>8}"
+        f"  {'':<18}{'table':>7}{'turns':>7}{'ratio':>8}"
         + "".join(f"{name:>21}" for name in columns)
         + f"{'spread':>9}"
     )
-    floor = floor_of(result)
     for server in result["servers"]:
         main = server["figures"][result["figure"]]
-        ratio = "-"
-        if floor is not None:
-            base = floor["figures"][result["figure"]]["median"]
-            ratio = f"{main['median'] / base:.3f}" if base > 0 else "-"
+        ratio = "-" if server["ratio"] is None else f"{server['ratio']:.3f}"
         spread = (main["most"] - main["least"]) / max(main["median"], 1e-9)
         lines.append(
-            f"  {server['name']:<22}{server['table']:>7}{ratio:>8}"
+            f"  {server['name']:<18}{server['table']:>7}"
+            f"{len(server['turns']):>7}{ratio:>8}"
             + "".join(
                 f"{server['figures'][name]['median']:>21,.1f}" for name in columns
             )
             + f"{spread:>8.0%}"
         )
     for name, why in result["failures"].items():
-        lines.append(f"  {name:<22} FAILED: {why}")
+        lines.append(f"  {name:<18} FAILED: {why}")
     for goal in result["goals"]:
-        verdict = "ok" if goal["met"] else "MISSED"
-        lines.append(f"  {verdict:<7} {goal['what']}: {goal['measured']:.3f}")
+        lines.append(f"  {word(goal):<9} {verdict(goal)}")
     lines.extend(f"  note: {note}" for note in result["notes"])
     return "\n".join(lines)
 
@@ -202,6 +330,8 @@ h2 { font-size: 1.1em; margin: 2em 0 .3em; }
 svg { width: 100%; font-size: 12px; }
 .goals { list-style: none; padding: 0; }
 .ok::before { content: "met "; color: #2a7d2a; font-weight: 600; }
+.undecided::before { content: "UNDECIDED "; color: #8a5a00; font-weight: 600; }
+.control::before { content: "control "; color: #555; font-weight: 600; }
 .missed::before { content: "MISSED "; color: #b3261e; font-weight: 600; }
 .note { color: #555; }
 .key span { display: inline-block; width: .9em; height: .9em; margin: 0 .3em 0
@@ -241,8 +371,8 @@ def page(results):
         parts.append("<ul class=goals>")
         for goal in result["goals"]:
             parts.append(
-                f"<li class={'ok' if goal['met'] else 'missed'}>"
-                f"{html.escape(goal['what'])}: {goal['measured']:.3f}</li>"
+                f"<li class={word(goal).lower()}>"
+                f"{html.escape(verdict(goal))}</li>"
             )
         parts.append("</ul>")
         for name, why in result["failures"].items():
