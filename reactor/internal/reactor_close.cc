@@ -32,10 +32,14 @@ void ReactorImpl::Close(Connection& c, CloseMode mode, CloseReason reason) {
   if (state != ConnectionState::kOpen) return;
   c.reason_ = reason;
   c.state_ = static_cast<uint8_t>(ConnectionState::kFlushing);
-  ActiveState& active = Activate(c);
-  active.deadline = TickAfter(options_.limits.flush_timeout);
+  if (in_callback_ != &c) {
+    MarkDirty(c);
+    // Nothing is queued, so FlushDirty will not wait. A task may close very
+    // many in one turn: no memory and no deadline for each of them here.
+    if (c.active_ == nullptr) return;
+  }
+  Activate(c).deadline = TickAfter(options_.limits.flush_timeout);
   Schedule(c);
-  if (in_callback_ != &c) MarkDirty(c);
 }
 
 void ReactorImpl::ShutdownWrite(Connection& c) {
@@ -73,12 +77,13 @@ void ReactorImpl::AdvanceClose(Connection& c) {
       return;
     }
   }
-  if (c.active_->thrown_away >= options_.limits.linger_bytes) {
+  ActiveState& active = Activate(c);
+  if (active.thrown_away >= options_.limits.linger_bytes) {
     MarkForClose(c, CloseReason::kNone, 0);
     return;
   }
   c.state_ = static_cast<uint8_t>(ConnectionState::kLingering);
-  c.active_->deadline = TickAfter(options_.limits.linger_timeout);
+  active.deadline = TickAfter(options_.limits.linger_timeout);
   Schedule(c);
 }
 

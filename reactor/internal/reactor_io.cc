@@ -39,7 +39,8 @@ bool ReactorImpl::ReadingWanted(const Connection& c) const {
               c.active_->in.size() < options_.limits.max_inbound);
     case ConnectionState::kFlushing:
     case ConnectionState::kLingering:
-      return c.active_->thrown_away < options_.limits.linger_bytes;
+      return c.active_ == nullptr ||
+             c.active_->thrown_away < options_.limits.linger_bytes;
     default:
       return false;
   }
@@ -210,7 +211,7 @@ void ReactorImpl::ReadAgain(Connection& c) {
 
 // Between Close(kFlush) and the peer's FIN.
 void ReactorImpl::ThrowInputAway(Connection& c) {
-  ActiveState& active = *c.active_;
+  ActiveState& active = Activate(c);
   size_t budget = options_.edge_chunk;
   while (ReadingWanted(c)) {
     const ssize_t n =
