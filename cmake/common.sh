@@ -9,7 +9,7 @@ sluice_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build_packages=(cmake g++ libabsl-dev libevent-dev libgflags-dev ninja-build
   pkgconf)
 # shellcheck disable=SC2034
-test_packages=(libbenchmark-dev libgmock-dev libgtest-dev)
+test_packages=(busybox-static libbenchmark-dev libgmock-dev libgtest-dev)
 
 # need_packages NAME...: installs what is missing, or says what to install and
 # ends the script.
