@@ -45,7 +45,8 @@ is_same() {
 # written: the kernel takes some values and makes something else of them.
 write_setting() {
   # dd names the error; a shell's own printf may not.
-  trouble=$(printf '%s\n' "$2" | dd of="$root/$1" 2>&1 >/dev/null) ||
+  # In one piece: the kernel takes each write for a value of its own.
+  trouble=$(printf '%s\n' "$2" | dd bs=4096 of="$root/$1" 2>&1 >/dev/null) ||
     {
       trouble="refused: $(printf '%s\n' "$trouble" | sed -n 's/.*: //p' |
         head -n 1)"
@@ -71,7 +72,7 @@ tell() {
 # to before the first change. Either all of it is saved or nothing.
 remember() {
   mkdir -p "$root/$saved_in" || return 1
-  [ -e "$1" ] || : >"$1" || return 1
+  [ -e "$1" ] || true >"$1" || return 1
   awk -F'|' -v OFS='|' '
     !saved { before[$1] = $2; set[$1] = $3; order[++n] = $1; next }
     { if (!($1 in before)) { before[$1] = $2; order[++n] = $1 } set[$1] = $3 }
@@ -118,8 +119,11 @@ put_back() {
     echo "nothing to revert: ${1#"$root"/} is not there"
     return 0
   fi
+  # A dry run needs no right to write.
   left=$1.left
-  : >"$left" || fail_use "cannot write $left; nothing was changed"
+  if [ -n "$dry_run" ]; then left=/dev/null; fi
+  # Not ":", of which POSIX has a failed redirection end the shell.
+  true >"$left" || fail_use "cannot write $left; nothing was changed"
   failed=0
   # From the last line to the first.
   reversed=$(awk '{ line[NR] = $0 } END { for (i = NR; i; i--) print line[i] }' \
@@ -150,10 +154,7 @@ put_back() {
   done <<END
 $reversed
 END
-  if [ -n "$dry_run" ]; then
-    rm "$left"
-    return "$failed"
-  fi
+  if [ -n "$dry_run" ]; then return "$failed"; fi
   if [ "$failed" = 0 ]; then
     rm "$left" "$1"
     return 0

@@ -209,6 +209,19 @@ TEST_P(ApplyTest, WhatCannotBePutBackStaysSaved) {
   EXPECT_EQ(tree_.Everything("proc"), before_);
 }
 
+TEST_P(ApplyTest, WhereRevertCannotWriteADryRunStillTells) {
+  EXPECT_EQ(Run("apply", {"idle"}).code, 0);
+  tree_.Write("run/sluice/sysctl.left/file", "");  // a folder in its place
+  const auto applied = tree_.Everything("");
+  const ScriptResult revert = Run("revert", {});
+  EXPECT_EQ(revert.code, 2);
+  EXPECT_THAT(revert.error, HasSubstr("nothing was changed"));
+  const ScriptResult dry = Run("revert", {"--dry-run"});
+  EXPECT_EQ(dry.code, 0) << dry.error;
+  EXPECT_THAT(dry.Line("net.core.somaxconn"), EndsWith("would be put back"));
+  EXPECT_EQ(tree_.Everything(""), applied);
+}
+
 TEST_P(ApplyTest, WhereNothingCanBeSavedNothingIsChanged) {
   tree_.Write("run", "a file, not a folder\n");
   const ScriptResult apply = Run("apply", {"idle"});
