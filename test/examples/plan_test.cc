@@ -3,14 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "examples/c1000k/usage.h"
+#include "test/support/file_tree.h"
 
 namespace sluice::c1000k {
 namespace {
@@ -23,10 +21,7 @@ using testing::Not;
 // 24 GB and RLIMIT_NOFILE 20,000.
 class PlanTest : public testing::Test {
  protected:
-  PlanTest()
-      : root_(std::filesystem::path(testing::TempDir()) /
-              absl::StrCat("c1000k_plan_test_", getpid())) {
-    std::filesystem::remove_all(root_);
+  PlanTest() {
     Nofile(20'000);
     Put("/proc/sys/fs/nr_open", "1048576\n");
     Put("/proc/sys/fs/file-max", "2466165\n");
@@ -44,16 +39,11 @@ class PlanTest : public testing::Test {
     Put("/proc/loadavg", "0.11 0.08 0.02 2/90 5751\n");
     Put("/proc/self/status", "Name:\tx\nCpus_allowed_list:\t0-1\n");
   }
-  ~PlanTest() override { std::filesystem::remove_all(root_); }
 
   void Put(const std::string& file, const std::string& text) {
-    const std::filesystem::path path = root_.string() + file;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
+    tree_.Write(file, text);
   }
-  void Remove(const std::string& file) {
-    std::filesystem::remove(root_.string() + file);
-  }
+  void Remove(const std::string& file) { tree_.Remove(file); }
   void Nofile(uint64_t hard) {
     Put("/proc/self/limits",
         absl::StrCat(
@@ -65,7 +55,7 @@ class PlanTest : public testing::Test {
             hard, "                files     \n"));
   }
 
-  Machine Read() const { return ReadMachine(root_.string()); }
+  Machine Read() const { return ReadMachine(tree_.root()); }
   absl::StatusOr<Plan> Make(const Settings& settings = {}) const {
     return MakePlan(Read(), settings);
   }
@@ -75,7 +65,7 @@ class PlanTest : public testing::Test {
     return std::string(plan.status().message());
   }
 
-  std::filesystem::path root_;
+  test::FileTree tree_;
 };
 
 TEST_F(PlanTest, ReadsEveryFile) {
@@ -342,7 +332,7 @@ TEST_F(PlanTest, BadSettingsNameTheValue) {
 TEST_F(PlanTest, MemoryOfTheKernelAndOfAProcess) {
   Put("/proc/net/sockstat",
       "sockets: used 15\nTCP: inuse 1 orphan 0 tw 0 alloc 1 mem 187\n");
-  const std::optional<KernelMemory> kernel = ReadKernelMemory(root_.string());
+  const std::optional<KernelMemory> kernel = ReadKernelMemory(tree_.root());
   ASSERT_TRUE(kernel.has_value());
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   EXPECT_EQ(kernel->slab, 89'360u * 1024);
@@ -352,11 +342,11 @@ TEST_F(PlanTest, MemoryOfTheKernelAndOfAProcess) {
   EXPECT_EQ(kernel->page_tables, 1932u * 1024);
 
   Put("/proc/77/statm", "1000 200 30 1 0 100 0\n");
-  EXPECT_EQ(RssBytes(root_.string(), 77), 200 * page);
+  EXPECT_EQ(RssBytes(tree_.root(), 77), 200 * page);
   Put("/proc/77/smaps_rollup",
       "55e-7ff ---p 00000000 00:00 0 [rollup]\nRss:   1234 kB\nPss: 5 kB\n");
-  EXPECT_EQ(RssBytes(root_.string(), 77), 1234u * 1024);
-  EXPECT_FALSE(RssBytes(root_.string(), 78).has_value());
+  EXPECT_EQ(RssBytes(tree_.root(), 77), 1234u * 1024);
+  EXPECT_FALSE(RssBytes(tree_.root(), 78).has_value());
 }
 
 // The machine this runs on can be read, whatever it is.

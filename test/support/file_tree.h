@@ -29,8 +29,9 @@ class FileTree {
   FileTree& operator=(const FileTree&) = delete;
 
   std::string root() const { return root_.string(); }
+  // Below the root, also where `path` begins with a slash.
   std::filesystem::path At(const std::string& path) const {
-    return root_ / path;
+    return root_ / std::filesystem::path(path).relative_path();
   }
 
   // With the folders above it.
